@@ -10,6 +10,7 @@ from brute_force import largest_norm
 from conftest import ROOT
 
 import hkflow
+from hkflow.analysis.summary import summary
 from hkflow.certificates import certificate
 from hkflow.certificates.certificate import coefficients, dual_value, margin_certificate
 from hkflow.certificates.column_generation import max_margin
@@ -102,6 +103,17 @@ def test_weights_that_are_no_probability_prove_nothing():
     for gradient in (np.zeros(45), np.full(45, np.nan)):
         found = margin_certificate(problem_of(o), np.ones(45), 1.0, gradient)
         assert np.isnan(list(found.values())).all()
+
+
+def test_where_all_probabilities_are_rounded_no_upper_end_is_said():
+    o = objective(n=3)
+    trained = hkflow.solve(problem_of(o, 50), end=40.0, tolerance=1e-4).atoms_at(-1)
+    heavy = hkflow.PointMeasure(trained.positions, trained.signs, 1e4 * trained.weights)
+    s = hkflow.solve(hkflow.Problem(None, o, hkflow.Flow(1.0, 4.0), initial=heavy), end=1.0)
+    assert np.isinf(s.records["margin_upper"]).all()
+    low = s.records["margin_lower"][-1]
+    assert low > 0.1
+    assert dict(summary(s))["F₁ max-margin"] == f"at least {low:.6g} (certified by the run alone)"
 
 
 @pytest.mark.parametrize("n_inputs", [1, 3])

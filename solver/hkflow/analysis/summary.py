@@ -193,7 +193,8 @@ def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
         )
         more = f"; closer: hkflow margin --from {run.path}" if run.path and run.finished else ""
     low = max(0.0, low) if cancel else low
-    return [*rows, (name, f"in [{low:.6g}, {high:.6g}] (certified{by}){more}")]
+    ends = f"in [{low:.6g}, {high:.6g}]" if np.isfinite(high) else f"at least {low:.6g}"
+    return [*rows, (name, f"{ends} (certified{by}){more}")]
 
 
 def gamma_text(found: MaxMargin) -> str:
