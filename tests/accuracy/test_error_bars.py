@@ -13,6 +13,8 @@ from hkflow.accuracy.quantities import quantities
 from hkflow.analysis.summary import summary
 from hkflow.methods.choice import make_method
 from hkflow.methods.grid.steppers.muscl_hancock import MusclHancock
+from hkflow.plots.records import objective_of
+from hkflow.solving.registry import are_per_mass
 from hkflow.store.estimates import BARS
 from hkflow.store.results import pack
 
@@ -683,3 +685,25 @@ def test_errors_in_time_that_agree_by_chance_at_a_save_have_the_bars_beside():
     run = solved(256)
     error = np.abs(run.log_mass - solved(1024, tolerance=3e-6).log_mass)
     assert (hkflow.error_bars(run)["log_mass"] >= error).all()
+
+
+def test_a_mass_that_vanishes_is_told_in_plain_units():
+    """F does not vanish with it, so that F/|ν| is beyond use; with drive `measure` records have
+    units of e^log_scale from the first step on."""
+    x, y = np.array([[1.0, 0.3], [0.2, -1.0]]), np.array([0.1, 0.7])
+    o = hkflow.Objective(
+        hkflow.FEATURES["squared-relu"], hkflow.RISKS["square"], x, y, weight_decay=2.0
+    )
+    start = hkflow.PointMeasure(np.array([[0.98, 0.2], [0.1, -0.99]]), weights=[0.03, 0.03])
+    problem = hkflow.Problem(None, o, hkflow.Flow(1.0, 2.0, drive="measure"), initial=start)
+    run = hkflow.solve(problem, 3.0, 4, tolerance=1e-4)
+    assert run.log_scale[-1] < -5.0
+    bars, atoms, said = hkflow.error_bars(run), run.atoms_at(-1), dict(summary(run))
+    assert not bars.normalised
+    h = atoms.weights @ np.maximum(atoms.positions @ x.T, 0.0) ** 2
+    F = 0.25 * np.sum((h - y) ** 2) + 2.0 * atoms.mass
+    assert float(said["objective"].split()[0]) == pytest.approx(F, rel=1e-7)
+    assert float(said["total mass"].split()[0]) == pytest.approx(atoms.mass, rel=1e-7)
+    assert bars["objective"].max() < 1e-9 * F and bars["predictions"].max() < 1e-3
+    shown = objective_of(run.records, are_per_mass(run.records))[0]
+    assert shown[-1] == pytest.approx(F, rel=1e-12)

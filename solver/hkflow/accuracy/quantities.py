@@ -7,16 +7,15 @@ from ..measures.point_measure import DensityAndAtoms
 from ..methods.choice import method_class
 from ..methods.step import SMALLEST
 from ..solving.predicting import unscaled
+from ..solving.registry import are_per_mass
 from ..solving.result import Result
 
 LARGE = 200.0  # log mass beyond which numbers are those of ν/|ν|
 
 
 def is_large(run: Result) -> bool:
-    """Whether the mass is beyond what numbers in plain units can say. A mass that vanishes is not:
-    F does not vanish with it."""
-    large = np.any(run.log_scale) or (run.records["log_mass"] > LARGE).any()
-    return bool(large)
+    """Whether the mass is beyond what numbers in plain units can say."""
+    return are_per_mass(run.records) or bool((run.records["log_mass"] > LARGE).any())
 
 
 def quantities(run: Result, normalised: bool, given: Integers | None = None) -> dict[str, Floats]:

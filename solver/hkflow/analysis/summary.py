@@ -10,7 +10,7 @@ from ..methods.step import ENERGIES
 from ..objectives.objective import Objective
 from ..objectives.protocol import prediction_shape
 from ..shown import counted
-from ..solving.registry import RECORDS, own_names, record_of
+from ..solving.registry import RECORDS, are_per_mass, in_units_of_one, own_names, record_of
 from ..solving.result import Result
 from .comparison import described
 
@@ -55,7 +55,8 @@ def _errors(run):
         return [*rows, ("error", f"not estimated: {bars.remark}")]
     if "predictions" in bars.bars:
         bar, largest = bars["predictions"][-1], bars.each[-1].max()
-        values = run.scaled_predictions[-1] * (1.0 if not bars.normalised else _per_mass(run))
+        unit = _per_mass(run) if bars.normalised else np.exp(run.log_scale[-1])
+        values = unit * run.scaled_predictions[-1]
         extent = np.ptp(values) if len(values) > 1 else np.abs(values).max()
         share = f", {100.0 * bar / extent:.2g} % of their range" if extent > 0.0 else ""
         rows.append((bars.label("predictions"), f"± {bar:.1e} (RMS{share}), at most {largest:.1e}"))
@@ -122,19 +123,19 @@ def _last_records(run):
     if not run.records:
         return []
     last = {name: values[-1] for name, values in run.records.items()}
-    objective, scaled = _bar(run, "objective"), bool(last.get("log_scale", 0.0))
-    if run.errors is not None and run.errors.normalised != scaled:
+    objective, per_mass = _bar(run, "objective"), are_per_mass(run.records)
+    if run.errors is not None and run.errors.normalised != per_mass:
         objective = ""  # in other units
-    if scaled:
+    if per_mass:
         rows = [
             ("objective/mass", f"{last['objective'] / last['mass']:.8g}{objective}"),
             (RECORDS["log_mass"].label, f"{last['log_mass']:.8g}{_bar(run, 'log_mass')}"),
         ]
     else:
-        mass = _bar(run, "log_mass", relative_to=last["mass"])
+        value, mass = (in_units_of_one(run.records, name)[-1] for name in ("objective", "mass"))
         rows = [
-            (RECORDS["objective"].label, f"{last['objective']:.8g}{objective}"),
-            (RECORDS["mass"].label, f"{last['mass']:.8g}{mass}"),
+            (RECORDS["objective"].label, f"{value:.8g}{objective}"),
+            (RECORDS["mass"].label, f"{mass:.8g}{_bar(run, 'log_mass', relative_to=mass)}"),
         ]
     rows += margin_rows(run, last)
     if "gap_bound" in last:

@@ -8,6 +8,7 @@ import numpy as np
 from ..analysis.comparison import Comparison
 from ..measures.distances import systematic_draw
 from ..measures.point_measure import PointMeasure
+from ..solving.registry import are_per_mass
 from ..store.shown import density_of
 from . import circle, records, sphere
 from .figures import PAGE, AnyFigure, write_figure
@@ -43,7 +44,7 @@ def draw_comparison(figure: AnyFigure, c: Comparison) -> None:
     differences, distances = right.subplots(2, 1, sharex=True)
     _draw_differences(differences, c)
     _draw_distances(distances, c)
-    by_scale = records.scaled(c.a.records) or records.scaled(c.b.records)
+    by_scale = are_per_mass(c.a.records) or are_per_mass(c.b.records)
     for ax, of in zip(bottom.subplots(1, 2), (records.objective_of, records.mass_of), strict=True):
         _draw_records(ax, c, lambda found, of=of: of(found, by_scale))
 

@@ -12,12 +12,12 @@ from ..analysis.groups import HIGHEST, LOWEST, Group, curve_of, groups_of, order
 from ..analysis.summary import gamma_text
 from ..errors import CaseError, RunFolderError, unknown_name
 from ..methods.record import SCALED
-from ..solving.registry import RECORDS, in_units_of_one, record_of
+from ..solving.registry import RECORDS, are_per_mass, in_units_of_one, record_of
 from ..solving.result import Result
 from ..store.run import load
 from ..studies.study import StudyResult
 from .figures import AnyFigure, Saves
-from .records import relative_to_largest, scale_of_objective, scale_time, scale_values, scaled
+from .records import relative_to_largest, scale_of_objective, scale_time, scale_values
 from .shown import plain
 
 RESIDUALS = {"energy_residual": "objective", "mass_residual": "mass"}  # and what they are shares of
@@ -79,7 +79,7 @@ class Runs:
     @property
     def by_mass(self) -> bool:
         """Whether extensive records are shown per mass: where a mass is beyond numbers."""
-        return any(scaled(run.records) for run in self.runs)
+        return any(are_per_mass(run.records) for run in self.runs)
 
 
 def together(parts: Sequence[Result | StudyResult], of: Sequence[str] = ()) -> Runs:

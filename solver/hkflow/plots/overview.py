@@ -54,9 +54,10 @@ def _error(run):
     bars = run.errors
     if bars is None or "predictions" not in bars.bars:
         return ""
-    bar, extent = bars["predictions"][-1], np.ptp(run.scaled_predictions[-1])
+    bar = bars["predictions"][-1]
+    extent = 0.0 if bars.normalised else np.ptp(run.predictions[-1])
     share = f" ({100.0 * bar / extent:.2g} % of their range)" if extent > 0.0 else ""
-    return f",  {bars.label('predictions')} ± {bar:.2g}{'' if bars.normalised else share}"
+    return f",  {bars.label('predictions')} ± {bar:.2g}{share}"
 
 
 def _draw_exact(ax, run):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..analysis.summary import gamma_text
 from ..arguments import Floats
 from ..certificates.margin import MaxMargin
-from ..solving.registry import RECORDS, record_of
+from ..solving.registry import RECORDS, are_per_mass, in_units_of_one, record_of
 from ..solving.result import Result
 from .figures import AnyFigure, Saves
 from .shown import FEW_DECADES, plain
@@ -21,15 +21,10 @@ LABELLED = 4  # decades of a time axis, at most
 LOG_FROM = 20.0  # ratio of largest to smallest from which an axis is logarithmic
 
 
-def scaled(records: Records) -> bool:
-    """Whether objectives and masses were ever recorded in units of e^log_scale instead of 1."""
-    return bool(np.any(records.get("log_scale", 0.0)))
-
-
 def objective_of(records: Records, per_mass: bool) -> tuple[NDArray[np.float64], str]:
     """The objective F and its label, or F/|ν|, which needs no scale."""
     if not per_mass:
-        return records["objective"], RECORDS["objective"].axis
+        return in_units_of_one(records, "objective"), RECORDS["objective"].axis
     with np.errstate(divide="ignore", invalid="ignore"):
         return records["objective"] / records["mass"], "objective per mass F/|ν|"
 
@@ -37,7 +32,7 @@ def objective_of(records: Records, per_mass: bool) -> tuple[NDArray[np.float64],
 def mass_of(records: Records, logarithmic: bool) -> tuple[NDArray[np.float64], str]:
     """The mass |ν| and its label, or log |ν|."""
     name = "log_mass" if logarithmic else "mass"
-    return records[name], RECORDS[name].axis
+    return in_units_of_one(records, name), RECORDS[name].axis
 
 
 def scale_of_objective(values: NDArray[np.float64]) -> str:
@@ -82,7 +77,7 @@ def draw_energy(ax: Axes, records: Records, time_variable: str = "time") -> None
     """Objective and total mass against time, on two scales; objective per mass and log mass where
     the mass needs a scale."""
     draw_time(ax, records, time_variable)
-    by_scale = scaled(records)
+    by_scale = are_per_mass(records)
     objective, label = objective_of(records, by_scale)
     ax.plot(records["time"], objective, color="C0")
     scale_values(ax, objective, scale_of_objective(objective))
@@ -138,7 +133,7 @@ def has_margins(run: Result) -> bool:
 def draw_objective(ax: Axes, records: Records, time_variable: str = "time") -> None:
     """The objective against time, or the objective per mass; logarithmic if it is positive and
     falls by much."""
-    values, label = objective_of(records, scaled(records))
+    values, label = objective_of(records, are_per_mass(records))
     draw_time(ax, records, time_variable)
     ax.plot(records["time"], values, color="C0")
     scale_values(ax, values, scale_of_objective(values))
@@ -147,7 +142,7 @@ def draw_objective(ax: Axes, records: Records, time_variable: str = "time") -> N
 
 def draw_mass(ax: Axes, records: Records, time_variable: str = "time") -> None:
     """The total mass against time, or its logarithm."""
-    logarithmic = scaled(records)
+    logarithmic = are_per_mass(records)
     values, label = mass_of(records, logarithmic)
     draw_time(ax, records, time_variable)
     ax.plot(records["time"], values, color="C0")
@@ -258,7 +253,7 @@ def draw_record(ax: Axes, records: Records, time_variable: str, name: str) -> No
 def shade_errors(ax: Axes, run: Result, name: str) -> None:
     """Shade the error bars of a quantity around its curve, interpolated between saves; nothing
     without bars, or where they are in other units than the records."""
-    bars, records, per_mass = run.errors, run.records, scaled(run.records)
+    bars, records, per_mass = run.errors, run.records, are_per_mass(run.records)
     if bars is None or name not in bars.bars or bars.normalised != per_mass:
         return
     bar = np.interp(records["time"], run.time, bars[name])

@@ -51,6 +51,12 @@ def in_units_of_one(records: Mapping[str, NDArray[np.float64]], name: str) -> ND
         return np.exp(records["log_scale"]) * records[name]
 
 
+def are_per_mass(records: Mapping[str, NDArray[np.float64]]) -> bool:
+    """Whether objectives are told per mass: where it has grown so far that records are in units
+    above 1. Those of a mass that vanishes are told in plain units, since F does not vanish."""
+    return bool(np.any(records.get("log_scale", np.zeros(1)) > 0.0))
+
+
 def check_records(records: Any) -> dict[str, Callable]:
     """Records of a user, {name: function of a State that returns a number}. Raises CaseError unless
     they are."""

@@ -32,7 +32,7 @@ from ..problem.flow import Flow
 from ..problem.problem import Problem
 from ..shown import counted, html_table
 from .predicting import LARGEST_LOG_MASS, predictions_of, test_predictions_of, unscaled
-from .registry import RECORDS
+from .registry import RECORDS, are_per_mass, in_units_of_one
 
 MAX_DRAWN = 50_000  # cells of a picture that is made in a moment
 LONGEST_STEM = 60  # letters of the name of a file
@@ -128,16 +128,21 @@ class Result:
         ]
 
     def _repr_html_(self):
-        last = {name: values[-1] for name, values in self.records.items() if len(values)}
-        scaled = bool(last.get("log_scale"))
-        chosen = ("log_mass", "margin") if scaled else ("objective", "mass", "margin")
+        chosen = ("objective", "mass", "margin")
+        if are_per_mass(self.records):
+            chosen = ("log_mass", "margin")
+        last = {
+            name: in_units_of_one(self.records, name)[-1]
+            for name in chosen
+            if len(self.records.get(name, ()))
+        }
         seconds, errors = self.end.get("seconds"), self._known_errors()
         rows = {
             "case": self.title,
             "status": self.status,
             "size": ", ".join(self._size()),
             "flow": self.flow.equation,
-            **{RECORDS[name].label: f"{last[name]:.6g}" for name in chosen if name in last},
+            **{RECORDS[name].label: f"{value:.6g}" for name, value in last.items()},
             "error of predictions": errors,
             "work": ""
             if seconds is None

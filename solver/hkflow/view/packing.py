@@ -23,7 +23,7 @@ from ..geometry.mesh import half_faces
 from ..measures.point_measure import PointMeasure
 from ..objectives.activations import FEATURES
 from ..objectives.data import with_bias
-from ..solving.registry import in_units_of_one
+from ..solving.registry import are_per_mass, in_units_of_one
 from ..solving.result import Result
 from ..store.shown import are_beyond
 
@@ -284,7 +284,7 @@ def _records(run):
     if not len(records.get("time", ())):
         return {"time": []}
     rows = np.unique(np.linspace(0, len(records["time"]) - 1, MAX_ROWS).astype(int))
-    scaled = bool(np.any(records.get("log_scale", 0.0)))
+    scaled = are_per_mass(records)
     said: dict[str, Any] = {"time": _plain(records["time"][rows]), "perMass": scaled}
     with np.errstate(divide="ignore", invalid="ignore"):
         values = (
