@@ -13,6 +13,7 @@ from ..methods.network.records import RECORDS as OF_NETWORKS
 from ..methods.particles.records import RECORDS as OF_PARTICLES
 from ..methods.record import SCALED, Record
 from .observer import State
+from .predicting import LARGEST_LOG_MASS
 from .records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN, OF_TESTS
 
 RECORDS = {
@@ -53,8 +54,10 @@ def in_units_of_one(records: Mapping[str, NDArray[np.float64]], name: str) -> ND
 
 def are_per_mass(records: Mapping[str, NDArray[np.float64]]) -> bool:
     """Whether objectives are told per mass: where it has grown so far that records are in units
-    above 1. Those of a mass that vanishes are told in plain units, since F does not vanish."""
-    return bool(np.any(records.get("log_scale", np.zeros(1)) > 0.0))
+    above 1, or is less than numbers hold. Others that vanish are told in plain units, since F does
+    not vanish with them."""
+    scales = records.get("log_scale", np.zeros(1))
+    return bool(np.any((scales > 0.0) | (scales < -LARGEST_LOG_MASS)))
 
 
 def check_records(records: Any) -> dict[str, Callable]:
