@@ -53,9 +53,9 @@ def in_units_of_one(records: Mapping[str, NDArray[np.float64]], name: str) -> ND
 
 
 def are_per_mass(records: Mapping[str, NDArray[np.float64]]) -> bool:
-    """Whether objectives are told per mass: where it has grown so far that records are in units
-    above 1, or is less than numbers hold. Others that vanish are told in plain units, since F does
-    not vanish with them."""
+    """Whether objectives are told per mass: where the mass has grown so far that records are in
+    units above 1, or is less than numbers hold. Where it vanishes otherwise, plain units serve: F
+    does not vanish with it."""
     scales = records.get("log_scale", np.zeros(1))
     return bool(np.any((scales > 0.0) | (scales < -LARGEST_LOG_MASS)))
 
