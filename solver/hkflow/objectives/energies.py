@@ -376,6 +376,10 @@ class Sum(Shown):
         trace, largest = self.kernel.stiffness(self.axes, float(alpha), float(beta))
         return min(mass * trace, peak * largest)
 
+    def external_slopes(self, points: Floats) -> Floats:
+        """∇ Σ V, (n, d+1)."""
+        return sum((term.slopes(points) for term in self.external), np.zeros_like(points))
+
     def at_fixed_points(self, points: Floats, signs: tuple[int, ...] = (1,)) -> "SumAtFixedPoints":
         """F on points (n_points, p) that stay."""
         return SumAtFixedPoints(self, points, signs)
@@ -493,14 +497,21 @@ class SumAtMovingPoints:
         np.multiply(self.own_slopes, self.signs, out=self.slopes)
         self.gradient[:] = self.own_gradient
         points = unblocked(self.operator.points, n)
-        for term in self.objective.external:
-            self.gradient += blocked(term.slopes(points), width)
+        self.gradient += blocked(self.objective.external_slopes(points), width)
         if (self.signs < 0.0).any():
             self.gradient *= blocked(np.tile(self.signs[:, None], p), width)
         if self.data:
             self.data.drive(loss_gradient)
             self.slopes += self.data.slopes
             self.gradient += self.data.gradient
+
+    def forces(self) -> Floats:
+        """∇_S E + E θ, (n_points, p), of E = V + K∗ν alone, at the points and weights last
+        evaluated: with a force f, data make J = ε θ·f and its gradient along the sphere."""
+        points = unblocked(self.operator.points, len(self.slopes))
+        found = unblocked(self.own_gradient, len(points)) + self.objective.external_slopes(points)
+        normal = self.own_slopes - np.einsum("na,na->n", found, points)
+        return found + normal[:, None] * points
 
 
 def _axis(name):

@@ -16,9 +16,12 @@ class Flow:
 
     hinges : v, b, c, J of ψ(s) = v + b s + Σ_j J_j (s − c_j)₊; x, c, J and `of` one for each pair
     of a datum and a hinge
+    beside : function of positions (m, p) and masses (m,): forces (m, p) beside those of the data,
+        f = ∇E + E θ of an energy that acts on both signs alike
     """
 
-    def __init__(self, problem, hinges):
+    def __init__(self, problem, hinges, beside=None):
+        self.beside = beside or (lambda theta, w: np.zeros((self.m, self.p)))
         o, atoms = problem.objective, problem.initial
         self.data, self.y, self.decay = o.inputs, o.targets, o.weight_decay
         self.value, self.below, c, J = hinges
@@ -50,11 +53,16 @@ class Flow:
         """The rows without what is normal to the sphere."""
         return vectors if self.joint else vectors - np.outer(vectors @ a, a) / (a @ a)
 
-    def force(self, a, r, sides):
+    def extra(self, state):
+        """What energies add to G, (m, p)."""
+        theta, _, b, w = self.split(state)
+        return b[:, None] * self.beside(theta, w)
+
+    def force(self, a, r, sides, extra):
         """G of one particle with the multipliers of the kinks that hold it, and these; and what J
         is besides θ·G."""
         active, held = r[self.of] * self.J * (sides > 0.0), np.flatnonzero(sides == 0.0)
-        G = active @ self.x + self.below * (r @ self.data)
+        G = active @ self.x + self.below * (r @ self.data) + extra
         level = self.value * r.sum() - active @ self.c
         tangent = self.along(a, np.vstack([self.x[held], G]))
         mu = np.linalg.lstsq(tangent[:-1].T, -tangent[-1], rcond=None)[0]
@@ -63,9 +71,9 @@ class Flow:
     def rate(self, _, state, sides):
         theta, a, b, _ = self.split(state)
         _, r = self.loss_gradient(state, sides)
-        velocity, growth = np.zeros_like(theta), np.zeros(self.m)
+        velocity, growth, extra = np.zeros_like(theta), np.zeros(self.m), self.extra(state)
         for c in range(self.m):
-            G, _, _, level = self.force(a[c], r, sides[c])
+            G, _, _, level = self.force(a[c], r, sides[c], extra[c])
             velocity[c, : self.p] = b[c] * G
             if self.joint:
                 velocity[c, -1] = a[c] @ G
@@ -86,7 +94,8 @@ class Flow:
                     s = self.split(state)[1][c] @ self.x[i] - self.c[i]
                     return sides[c, i] * s + BEYOND
                 _, r = self.loss_gradient(state, sides)
-                _, held, mu, _ = self.force(self.split(state)[1][c], r, sides[c])
+                a, extra = self.split(state)[1][c], self.extra(state)[c]
+                _, held, mu, _ = self.force(a, r, sides[c], extra)
                 share = mu[list(held).index(i)] / (r[self.of[i]] * self.J[i])
                 return share if k == 1 else 1.0 - share
 
@@ -112,16 +121,17 @@ class Flow:
         away = np.ones(len(self.x), dtype=bool)
         away[valleys] = False
         G = (jumps * (sides[c] > 0.0) * away) @ self.x + self.below * (r @ self.data)
+        G = G + self.extra(state)[c]
         *columns, G = self.along(a[c], np.vstack([jumps[valleys, None] * self.x[valleys], G]))
         columns = np.array(columns).T
         share = lsq_linear(columns, -G, (0.0, 1.0), method="bvls", tol=1e-15).x
         sides[c, valleys] = np.where(share < BOUND, -1.0, np.where(share > 1.0 - BOUND, 1.0, 0.0))
 
 
-def event_driven(problem, times, hinges=(0.0, 0.0, [0.0], [1.0])):
-    """Predictions (n_times, n_data), and whether anything slid; hinges : as of Flow, by default of
-    ReLU."""
-    flow = Flow(problem, hinges)
+def event_driven(problem, times, hinges=(0.0, 0.0, [0.0], [1.0]), beside=None):
+    """Predictions (n_times, n_data), and whether anything slid; hinges, beside : as of Flow, by
+    default of ReLU and nothing."""
+    flow = Flow(problem, hinges, beside)
     state, now, slid, out = flow.start, 0.0, False, []
     sides = np.sign(flow.split(state)[1] @ flow.x.T - flow.c)
     for end in times:

@@ -1,6 +1,8 @@
 """Particles that meet kinks: closed forms, an independent event-driven integration, budgets, few
 steps, resumption."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conftest import by_threads
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 import hkflow
 from hkflow.methods.choice import make_method
 from hkflow.methods.frozen_relu.kinks import Kinks
-from hkflow.methods.particles import sliding
+from hkflow.methods.particles import particles, sliding
 from hkflow.methods.particles.shifted import ShiftedKinks
 from hkflow.methods.particles.waveform import NODES, Sliding
 from hkflow.operators.dense import blocked, unblocked
@@ -377,3 +379,77 @@ def test_too_many_events_are_reported(monkeypatch):
     method = make_method(problem(hkflow.Flow()), **KIND)
     monkeypatch.setattr(method.sliding, "most", 0)
     assert "particles met more than 0 kinks in one step" in method.advance(5.0).rejection
+
+
+Q = np.array([[0.0, 0.1, 0.0], [0.1, 0.2, 0.0], [0.0, 0.0, -0.1]])  # V = ½ θᵀQθ + 0.1 z
+BESIDE = (
+    hkflow.External("0.1*x*y + 0.1*y**2 - 0.05*z**2 + 0.1*z"),
+    hkflow.Interaction("quadratic", -0.05),
+)
+
+
+def forces_beside(theta, w):
+    """∇E + E θ of E = ½ θᵀQθ + 0.1 z − 0.05 Σ_j w_j (θ·θ_j)²."""
+    t = theta @ theta.T
+    E = 0.5 * np.sum(theta @ Q * theta, axis=1) + 0.1 * theta[:, 2] - 0.05 * t**2 @ w
+    found = theta @ Q + [0.0, 0.0, 0.1] - 0.1 * (w * t) @ theta
+    return found + (E - np.sum(found * theta, axis=1))[:, None] * theta
+
+
+def with_energies(start):
+    return replace(start, objective=hkflow.Sum(start.objective, *BESIDE))
+
+
+@pytest.mark.parametrize("shape", [None, "with levels"])
+@pytest.mark.parametrize("rates", RATES)
+def test_data_beside_energies_agree_with_an_event_driven_integration(rates, shape):
+    """Kinks are located there as well, at what an order of five costs."""
+    hinges = (SHIFTED[shape],) if shape else ((0.0, 0.0, [0.0], [1.0]),)
+    start = shifted_problem(shape, rates, 5) if shape else problem(hkflow.Flow(*rates), 4, 2, 5)
+    start, times = with_energies(start), [1.0, 3.0]
+    s = hkflow.solve(start, 3.0, times, tolerance=1e-9, **KIND)
+    wanted, slid = event_driven(start, times, *hinges, forces_beside)
+    r = s.records
+    assert slid and s.finished and r["step"][-1] < 400
+    assert np.abs(s.predictions - wanted).max() < 1e-7
+    assert (np.diff(r["objective"]) < 0.0).all()
+    fall = r["objective"][0] - r["objective"][-1]
+    assert abs(r["energy_residual"][-1]) < 1e-7 * fall
+    alone, _ = event_driven(start, times, *hinges)
+    assert np.abs(s.predictions - alone).max() > 1e-3
+
+
+def drifting():
+    """Dead units that a quadratic potential moves, far from the data's kinks, and the angle at
+    which they arrive: of θ = (sin a, cos a) in V = −½ z², tan a falls like e^−t."""
+    x = np.array([[0.3, 0.0, 1.0], [-0.3, 0.0, 1.0]])
+    data = hkflow.Objective(RELU, hkflow.RISKS["square"], x, np.array([1.0, -1.0]))
+    angles = np.linspace(0.3, 1.2, 5)
+    atoms = hkflow.PointMeasure(np.column_stack([np.sin(angles), 0.0 * angles, -np.cos(angles)]))
+    energy = hkflow.Sum(data, hkflow.External("-0.5*z**2"))
+    found = hkflow.solve(
+        hkflow.Problem(None, energy, hkflow.Flow(1.0), (1,), atoms), 4.0, tolerance=1e-6, **KIND
+    )
+    p = found.states[-1]["positions"]
+    return np.abs(np.arctan(np.tan(angles) * np.exp(-4.0)) - np.arctan2(p[:, 0], -p[:, 2])).max()
+
+
+def test_what_no_prediction_shows_is_followed_as_closely():
+    assert drifting() < 1e-6
+
+
+def test_sibling_errors_of_predictions_alone_do_not_see_it(monkeypatch):
+    monkeypatch.setattr(particles.Particles, "_moved", lambda self, last: 0.0)
+    assert drifting() > 1e-4
+
+
+@pytest.mark.parametrize("flow", [{"drive": "probability"}, {"noise": 0.2}])
+def test_energies_beside_data_go_with_masses_that_stay_and_with_noise(flow):
+    start = with_energies(problem(hkflow.Flow(1.0, 2.0, **flow), 4, 2))
+    some = {"tolerance": 1e-7, "noise_points": 2, "noise_interval": 0.5}
+    found = [
+        hkflow.solve(start, 1.0, stepper=stepper, **some, **KIND)
+        for stepper in ("sliding", "dopri5")
+    ]
+    assert np.abs(found[0].predictions - found[1].predictions).max() < 2e-6
+    assert abs(found[0].records["energy_residual"][-1]) < 1e-6

@@ -9,6 +9,7 @@ import numpy as np
 from ...arguments import Floats, check_choice, check_positive, whole_number
 from ...geometry.point_sets import quasi_uniform, random_uniform
 from ...measures.point_measure import PointMeasure, with_each_sign
+from ...objectives.protocol import feature_of_data
 from ...operators.dense import unblocked
 from ...problem.problem import Problem
 from ..rules import MANY_KINKS
@@ -39,8 +40,9 @@ class Particles(PointMethod, OdeMethod):
         1000, else dopri5. With entropy τ it is euler, by Brownian steps (see brownian.py); F is
         then recorded without τ∫ν log ν, which particles do not know
     tolerance : largest local error of a step, root mean square over positions and log weights, of
-        sliding over predictions, relative to them or the targets; 1e-10 makes a reference. If not
-        given, that of `default_tolerance`, and 1e-5 where auto steps over kinks
+        sliding over predictions, relative to them or the targets, and where energies act beside the
+        data the larger of both; 1e-10 makes a reference. If not given, that of `default_tolerance`,
+        and 1e-5 where auto steps over kinks
     max_step : no step is longer
     imex : through the data; implicit steps of order 1 (euler) or 2 have their errors controlled
         by the energy and mass budgets, relative to what J exchanges in the time in which it acts.
@@ -113,6 +115,7 @@ class Particles(PointMethod, OdeMethod):
     def _slide(self, kinks):
         """Take steps that locate where particles meet kinks."""
         objective, self.kinks = self.problem.objective, kinks
+        self.driven_beside_data = feature_of_data(objective) is not objective.feature
         self.sees_kinks, self.trusted, self.order = True, waveform.TRUSTED, waveform.ORDER
         self.stability, self.energy_slack = waveform.STABILITY, 0.0
         self.implicit_order, self.least_gain = 2, waveform.LEAST_GAIN
@@ -159,8 +162,8 @@ class Particles(PointMethod, OdeMethod):
             e.velocities, e.growth = self._parts(e.rate)
         self.current.points[:], self.current.log_weights[:] = blocks, log_weights
         if self.sees_kinks:
-            feature, count = self.problem.objective.feature, len(NODES) - 1
-            self.sliding = Sliding(self.kinks, feature.joint, len(blocks))
+            self.sliding = Sliding(self.kinks, self.problem.objective.feature.joint, len(blocks))
+            count = len(NODES) - 1
             self.at_nodes = np.zeros((count, *blocks.shape)), np.zeros((count, n))
 
     def _parts(self, y):
@@ -306,13 +309,20 @@ class Particles(PointMethod, OdeMethod):
             else np.tile(e.loss_gradient, (size, 1))
         )
         values += e.loss_gradient - values[0]
+        forces = self._forces_of(e, size)
         shifts = np.full(size, self._shift(e.loss_gradient, e.predictions, e.mass))
-        before = np.zeros((size - 1, len(e.predictions)))
+        before, moved = np.zeros((size - 1, len(e.predictions))), 0.0
         for sweep in range(waveform.SWEEPS):
             through = (
                 waveform.THROUGH_OUTER if sweep == waveform.SWEEPS - 2 else waveform.THROUGH_ALL
             )
-            sums = self._sweep(e, np.einsum("ij,jd->id", through, values), through @ shifts, time)
+            drive = np.einsum("ij,jd->id", through, values), through @ shifts
+            if forces is None:
+                sums = self._sweep(e, *drive, time)
+            else:
+                last = [part.copy() for part in self.at_nodes]
+                sums = self._sweep(e, *drive, time, np.einsum("ij,jna->ina", through, forces))
+                moved = self._moved(last)
             if sums["failures"]:
                 step.rejection = self._too_many(sums)
                 return step
@@ -326,30 +336,52 @@ class Particles(PointMethod, OdeMethod):
                 h = self.objective.predictions
                 error = max(error, rms(h - before[j]))
                 before[j], values[j + 1] = h, self.objective.loss_gradient
+                if forces is not None:
+                    forces[j + 1] = self.objective.forces()
                 shifts[j + 1] = self._shift(values[j + 1], h, np.abs(self.weights).sum())
                 largest = max(largest, rms(h))
-            if sweep > 0 and error <= waveform.SMALL * self.tolerance * largest:
+            small = waveform.SMALL * self.tolerance
+            if sweep > 0 and error <= small * largest and moved <= small:
                 break
         self._finish(e, self.trial, sums, time, step)
         self.evaluate(self.trial)
         self.path[:] = values
-        step.error = max(error / largest, np.finfo(float).eps) if largest > 0.0 else None
+        error = max(error / largest if largest > 0.0 else 0.0, moved)
+        step.error = max(error, np.finfo(float).eps) if largest > 0.0 or moved > 0.0 else None
         return step
+
+    def _forces_of(self, e, size):
+        """What drives particles beside the loss gradient, at e and so for `size` nodes; or None."""
+        if not self.driven_beside_data:
+            return None
+        self._set(e)
+        self.objective.value(self.weights, self.log_scale)
+        return np.tile(self.objective.forces(), (size, 1, 1))
+
+    def _moved(self, last):
+        """By how much positions and log weights at the nodes differ from those of the last sweep,
+        root mean square, at the node where they do most."""
+        changes = zip(self.at_nodes, last, strict=True)
+        squares = [np.square(new - old).reshape(len(new), -1).sum(axis=1) for new, old in changes]
+        return sqrt(np.sum(squares, axis=0).max() / self.numbers)
 
     def _shift(self, loss_gradient, predictions, mass):
         """What reaction takes J relative to: ∫J dν̄ if it keeps the mass."""
         if not (self.flow.keeps_mass and mass > 0.0):
             return 0.0
-        return float(loss_gradient @ predictions) / mass + self.problem.objective.weight_decay
+        work = float(loss_gradient @ predictions)
+        if self.driven_beside_data:
+            work += float(np.abs(self.weights) @ self.objective.own_slopes)
+        return work / mass + self.problem.objective.weight_decay
 
-    def _sweep(self, begin, loss_gradient, shift, time):
+    def _sweep(self, begin, loss_gradient, shift, time, beside=None):
         """Move all particles from an evaluation, to the nodes; returns the sums of `Sliding`."""
         self.evaluations += 1
         flow = self.flow
         rates = flow.transport, flow.reaction, self._sigma, self.problem.objective.weight_decay
         start, drive = self.points(begin), (loss_gradient, np.atleast_1d(shift))
         return self.sliding(
-            start, self.signs, drive, rates, time, self.log_scale, NODES[1:], self.at_nodes
+            start, self.signs, drive, rates, time, self.log_scale, NODES[1:], self.at_nodes, beside
         )
 
     def _too_many(self, sums):
@@ -544,9 +576,11 @@ class Particles(PointMethod, OdeMethod):
 def _kinks(problem, some=None):
     """Kinks of the feature where particles move over data, of the first `some` if given; None if
     there are none."""
-    objective = problem.objective
+    objective, feature = problem.objective, feature_of_data(problem.objective)
     moves = problem.flow.moves and len(objective.inputs)
-    return kinks_of(objective.feature, objective.inputs[:some]) if moves else None
+    if feature.joint and feature is not objective.feature:
+        return None  # energies are not linear in the length of (a, b)
+    return kinks_of(feature, objective.inputs[:some]) if moves else None
 
 
 def _has_many(problem):

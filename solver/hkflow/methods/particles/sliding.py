@@ -623,8 +623,9 @@ def move_particles(
 
     begin, end: the groups of blocks to move
     positions (n_blocks, p or p + 1, width), blocked;  log_weights, signs (n,);  jumps (n_kinks,
-    degree + 1), constant (degree + 1, p): κ(s) and g₀(s);  normals (p, n_kinks), rows (n_kinks, p
-    or p + 1) with a zero at last on the joint sphere; all with p + 1 for kinks off the origin
+    degree + 1), constant (1 or n, degree + 1, p): κ(s) and g₀(s), of each particle if they differ;
+    normals (p, n_kinks), rows (n_kinks, p or p + 1) with a zero at last on the joint sphere; all
+    with p + 1 for kinks off the origin
     drift (≥ 1,): coefficients of what log masses lose besides β ∫(J − λ);  shift: of what reaction
     takes J relative to
     halves: whether on the signed sphere, else joint;  nodes (n_nodes,): times s > 0 in order, the
@@ -648,11 +649,12 @@ def move_particles(
                     y[axes] = signs[c]
                     to_scale(y, True)
                 move(
-                    y, node, np.exp(log_weights[c] - log_scale), jumps, constant, normals, rows,
-                    alpha, beta, decay, drift, shift, time, halves, nodes, most, polynomials[group],
-                    terms[group], vectors[group], basis[group], values[group], lists[group],
-                    limits[group], tangents[group], room[group], levels[group], frames[group],
-                    held_kinks[group], known[group], distance[group], state, growth, sums[block],
+                    y, node, np.exp(log_weights[c] - log_scale), jumps,
+                    constant[min(c, len(constant) - 1)], normals, rows, alpha, beta, decay, drift,
+                    shift, time, halves, nodes, most, polynomials[group], terms[group],
+                    vectors[group], basis[group], values[group], lists[group], limits[group],
+                    tangents[group], room[group], levels[group], frames[group], held_kinks[group],
+                    known[group], distance[group], state, growth, sums[block],
                 )  # fmt: skip
                 scale = np.sqrt(2.0) if halves else 1.0
                 for j in range(len(nodes)):

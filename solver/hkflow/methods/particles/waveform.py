@@ -2,8 +2,9 @@
 
 Over a step r is the polynomial through its values at the five Lobatto nodes. A sweep moves all
 particles from where the step begins, each with its own events (sliding.py), and gives r at the
-nodes anew. The last sweep but one leaves out the middle node: by what predictions differ after it
-and after the last one is the error of a step, of order 5. What the last sweep gives is closer.
+nodes anew, and the forces of energies beside the data on each particle. The last sweep but one
+leaves out the middle node: by what predictions differ after it and after the last one is the error
+of a step, of order 5. What the last sweep gives is closer.
 """
 
 from collections.abc import Sequence
@@ -88,12 +89,14 @@ class Sliding:
         log_scale: float,
         nodes: Floats,
         out: Sequence[Floats],
+        beside: Floats | None = None,
     ) -> dict[str, float]:
         """Move particles (positions, log_weights) for a time; returns the sums by name.
 
         drive : loss gradient (k, n_data) and what reaction takes J relative to (k′,), coefficients
         of polynomials in t/time;  rates : α, β, σ, λ;  nodes : times in units of `time`;  out :
-        positions (n_nodes, …) and log weights (n_nodes, n) there
+        positions (n_nodes, …) and log weights (n_nodes, n) there;  beside : forces (k, n, p) of
+        each particle beside those of data, coefficients as well
         """
         (loss_gradient, shift), (alpha, beta, sigma, decay) = drive, rates
         jumps, constant = self.potential(loss_gradient)
@@ -101,6 +104,10 @@ class Sliding:
         drift[1:] = -beta * time * shift / np.arange(1, len(shift) + 1)
         drift[1] += time * (beta * decay + sigma)
         degree, count = constant.shape[0], len(nodes)
+        constants = constant[None]
+        if beside is not None:
+            constants = np.tile(constants, (len(signs), 1, 1))
+            constants[:, :, : beside.shape[2]] += np.einsum("n,kna->nka", signs, beside)
         groups, q = self.groups, self.rows.shape[1]
         polynomials = np.zeros((groups, 2, degree, q))
         room = np.zeros((groups, 3, q, max(degree, self.terms)))
@@ -109,7 +116,7 @@ class Sliding:
         terms, *others = self.scratch
         work = len(signs) * self.normals.size
         move_particles(
-            groups, work, *start, signs, jumps, constant, self.normals, self.rows, float(alpha),
+            groups, work, *start, signs, jumps, constants, self.normals, self.rows, float(alpha),
             float(beta), float(decay), drift, shift, float(time), float(log_scale),
             not self.joint, nodes, self.most, polynomials, terms, *others, room, levels,
             self.frames, self.held_kinks, self.known, self.distance, self.states, at_nodes,
