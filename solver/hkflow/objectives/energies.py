@@ -362,7 +362,7 @@ class Sum(Shown):
         """About max |Σ V|: that at some hundred points."""
         points = np.random.default_rng(0).standard_normal((300, self.axes))
         points /= np.linalg.norm(points, axis=1, keepdims=True)
-        return float(np.abs(sum((e.values(points) for e in self.external), np.zeros(300))).max())
+        return float(np.abs(self.external_values(points)).max())
 
     def stiffness(self, alpha: float, beta: float, mass: float, peak: float) -> float:
         """A bound of the rate at which the interaction's J answers to itself, which explicit steps
@@ -375,6 +375,17 @@ class Sum(Shown):
         # plain numbers: rates that vary are equal at all times, and what is kept goes by them
         trace, largest = self.kernel.stiffness(self.axes, float(alpha), float(beta))
         return min(mass * trace, peak * largest)
+
+    @property
+    def moves_atoms(self) -> bool:
+        """Whether grids know what it is to atoms beside a density: external potentials with
+        gradients, and no interactions."""
+        known = (term.formula or term.gradient for term in self.external)
+        return not self.interactions and all(known)
+
+    def external_values(self, points: Floats) -> Floats:
+        """Σ V, (n,)."""
+        return sum((term.values(points) for term in self.external), np.zeros(len(points)))
 
     def external_slopes(self, points: Floats) -> Floats:
         """∇ Σ V, (n, d+1)."""
@@ -392,20 +403,20 @@ class Sum(Shown):
 class SumAtFixedPoints:
     """A Sum as a function of the weights of fixed points, like ObjectiveAtFixedPoints.
 
-    potential : (n_signs, n_points) J, after `value`;  predictions, loss_gradient : of the data
+    by_data : whether J follows from loss gradients of data; with an interaction it belongs to the
+        measure last evaluated
+    potential : (n_signs, n_points) J, after `drive` if by_data, else after `value`
+    predictions, loss_gradient : of the data;  external : (n_points,) V + λ
     """
-
-    by_data = False  # J belongs to the measure last evaluated, and not to loss gradients
 
     def __init__(self, objective: Sum, points: Floats, signs: tuple[int, ...] = (1,)) -> None:
         self.objective = objective
         self.data = objective.data and objective.data.at_fixed_points(points, signs)
         self.kernel = objective.kernel and objective.kernel.at_fixed_points(points)
-        self.external = np.full(len(points), float(objective.weight_decay))
-        for term in objective.external:
-            self.external += term.values(points)
+        self.external = objective.weight_decay + objective.external_values(points)
         self.predictions: Floats = self.data.predictions if self.data else np.zeros(0)
         self.loss_gradient: Floats = self.data.loss_gradient if self.data else np.zeros(0)
+        self.by_data = not self.kernel and len(self.predictions) > 0
         self.potential = np.zeros((len(signs), len(points)))
         self.masses, self.sums = np.zeros(len(points)), np.zeros(len(points))
 
@@ -416,6 +427,8 @@ class SumAtFixedPoints:
         """
         np.einsum("sc->c", weights, out=self.masses)
         value = float(np.einsum("c,c->", self.masses, self.external))
+        if self.by_data:
+            return value + self.data.value(weights, log_scale)
         self.potential[:] = self.external
         if self.kernel:
             scale = np.exp(log_scale)
@@ -429,10 +442,18 @@ class SumAtFixedPoints:
             self.potential += self.data.potential
         return value
 
-    evaluate = value
+    def evaluate(self, weights: Floats, log_scale: float = 0.0) -> float:
+        """`value`, then `drive` with its loss gradients."""
+        value = self.value(weights, log_scale)
+        self.drive(self.loss_gradient)
+        return value
 
     def drive(self, loss_gradient: Floats) -> None:
-        """Nothing: the potential is that of the measure last evaluated."""
+        """Fill the potential that given loss gradients make; if it does not follow from them, it is
+        that of the measure last evaluated."""
+        if self.by_data:
+            self.data.drive(loss_gradient)
+            np.add(self.data.potential, self.external, out=self.potential)
 
 
 class _Points:

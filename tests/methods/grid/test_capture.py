@@ -586,3 +586,77 @@ def test_implicit_steps_go_on_where_kinks_let_go():
 def test_sibling_with_kinks_that_trap_or_do_not_they_stop(monkeypatch):
     with_capture_rates(monkeypatch, traps)
     assert not stiff_margin_flow().finished
+
+
+@pytest.fixture(scope="module")
+def beside_a_potential():
+    """Six ReLU data on S² beside an external potential, HK, to t = 20: the problem on a mesh, and
+    predictions of particles."""
+    rng = np.random.default_rng(0)
+    inputs, targets = rng.standard_normal((6, 3)), rng.standard_normal(6)
+    data = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, targets)
+    objective = hkflow.Sum(data, hkflow.External("0.05*x*y - 0.05*z"))
+
+    def problem(level):
+        mesh = hkflow.geodesic_mesh(level)
+        return hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 2.0), (1, -1))
+
+    exact = hkflow.solve(problem(4), 20.0, kind="particles", tolerance=1e-4)
+    return problem, exact.predictions[-1]
+
+
+def grids_beside(beside_a_potential):
+    """Grids of 642 and 2562 cells and their errors."""
+    problem, exact = beside_a_potential
+    runs = [hkflow.solve(problem(level), 20.0) for level in (3, 4)]
+    return runs, [np.sqrt(np.mean((run.predictions[-1] - exact) ** 2)) for run in runs]
+
+
+def test_kinks_capture_beside_external_potentials(beside_a_potential):
+    """F falls in every step, by what the budget says."""
+    runs, errors = grids_beside(beside_a_potential)
+    assert errors[0] < 2.5e-3 and 0.8 < np.log2(errors[0] / errors[1]) < 2.2, errors
+    for run in runs:
+        r = run.records
+        fall = r["objective"][0] - r["objective"][-1]
+        assert run.finished and r["captured"][-1] > 0.3 and (np.diff(r["objective"]) < 0.0).all()
+        assert abs(r["energy_residual"][-1]) < 1e-3 * fall
+        assert abs(r["mass_residual"][-1]) < 1e-3 * r["mass"][-1]
+
+
+def test_sibling_without_capture_errors_stay(beside_a_potential, monkeypatch):
+    monkeypatch.setattr(hkflow.Sum, "moves_atoms", False)
+    _, errors = grids_beside(beside_a_potential)
+    assert errors[1] > 4e-3 and errors[0] < 2.0 * errors[1], errors
+
+
+def atoms_beside(steps):
+    """Atoms of dead units in V = −½ x² to t = 1, where tan of their angles to the x axis falls like
+    e^−t: errors of angles and log masses, the budget, ∫V before, and the atoms."""
+    inputs = np.array([[0.2, 1.0], [-0.2, 1.0]])
+    data = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], inputs, np.ones(2))
+    mesh = hkflow.circle_mesh(64)
+    problem = hkflow.Problem(
+        mesh, hkflow.Sum(data, hkflow.External("-0.5*x**2")), hkflow.Flow(1.0, 0.5)
+    )
+    capture, angles = Capture(problem, stencil_of(mesh)), np.array([-0.6, -1.0, -1.3])
+    now = capture._atoms(
+        np.column_stack([np.cos(angles), np.sin(angles)]), np.ones(3), np.ones(3), np.zeros(3)
+    )
+    step, before = Step(1.0), now.external_energy
+    for _ in range(steps):
+        moved, _ = capture.move(now, np.zeros(2), 1.0 / steps, 0.0, step)
+        now = capture._atoms(moved.positions, moved.signs, moved.weights, moved.cells)
+    exact = np.arctan(np.tan(angles) * np.exp(-1.0))
+    off = np.abs(np.arctan2(now.positions[:, 1], now.positions[:, 0]) - exact).max()
+    growth = 0.25 + 0.125 * np.log((1.0 + np.tan(exact) ** 2) / (1.0 + np.tan(angles) ** 2))
+    return off, np.abs(np.log(now.weights) - growth).max(), step, before, now
+
+
+def test_atoms_in_potentials_move_at_second_order_and_keep_their_budget():
+    found = [atoms_beside(steps) for steps in (8, 16, 32)]
+    for k in range(2):
+        errors = [one[k] for one in found]
+        assert 1.8 < np.log2(errors[1] / errors[2]) < 2.3, errors
+    for _, _, step, before, now in found:
+        assert step.budget.energy.sum() == pytest.approx(now.external_energy - before, abs=1e-13)

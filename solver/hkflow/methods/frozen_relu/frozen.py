@@ -529,21 +529,23 @@ def move(
 @divided_loop()
 def move_atoms(
     begin, end, positions, log_weights, held, signs, jumps, constant, normals, rows, tiled, columns,
-    column_jumps, alpha, beta, decay, time, log_scale, most, vectors, basis, known, values, lists,
+    column_jumps, alpha, beta, decays, time, log_scale, most, vectors, basis, known, values, lists,
     nearby, limits, tiles, numbers, new_positions, new_log_weights, new_held, sums, captured,
     new_captured,
 ):  # fmt: skip
-    """Move atoms for a time in the potential J = λ + ε θ·(g₀ + Σ_{n_k·θ > 0} κ_k n_k).
+    """Move atoms for a time in the potential J = λ + ε θ·(g₀ + Σ_{n_k·θ > 0} κ_k n_k), λ and g₀ the
+    same for all or each atom's own.
 
     If tiled, a tile of atoms at once, as if they met no kink; those that meet one, one by one.
 
     begin, end: the groups of blocks that are moved;  positions, new_positions (n_blocks, p, width),
     blocked as in methods/particles/kernels.py;  log_weights, held, signs and the new ones (n,): log
-    mass, how many kinks hold an atom, ε;  jumps κ (n_kinks,), constant g₀ (p,) normals (p,
-    n_kinks), rows its transpose;  tiled: only if α > 0;  columns (n_kinks / DATA, p, DATA): the
-    normals, padded with one of them;  column_jumps (n_kinks / DATA, DATA): κ, zero on padding
-    alpha, beta, decay, time: α, β, λ, t;  log_scale: masses are in units of its exponential;  most:
-    events of an atom before it is given up
+    mass, how many kinks hold an atom, ε;  jumps κ (n_kinks,), constant g₀ (1 or n, p);  normals (p,
+    n_kinks), rows its transpose;  tiled: only if α > 0 and all have the same g₀;  columns
+    (n_kinks / DATA, p, DATA): the normals, padded with one of them;  column_jumps (n_kinks / DATA,
+    DATA): κ, zero on padding
+    alpha, beta, decays (1 or n,), time: α, β, λ, t;  log_scale: masses are in units of its
+    exponential;  most: events of an atom before it is given up
     vectors (n_groups, 5, p), basis (n_groups, 2, p, p), known (n_groups, p), values (n_groups, 5,
     n_kinks), lists (n_groups, 6, n_kinks), nearby (n_groups, p, room), limits (n_groups, 3,
     n_kinks), tiles (n_groups, VECTORS, p, TILE) and numbers (n_groups, NUMBERS, TILE): scratch of
@@ -568,7 +570,8 @@ def move_atoms(
                         found[SIGN, j] = signs[c + j]
                         for a in range(p):
                             tile[START, a, j] = positions[b, a, i + j]
-                    glide(columns, column_jumps, constant, alpha, time, tile, found)
+                    glide(columns, column_jumps, constant[0], alpha, time, tile, found)
+                decay = decays[min(c, len(decays) - 1)]
                 mass = np.exp(log_weights[c] - log_scale)
                 if tiled and held[c] == 0 and found[LEAST, t] > TOUCH:
                     for a in range(p):
@@ -594,9 +597,9 @@ def move_atoms(
                         theta[a] = positions[b, a, i]
                     caught = total[CAPTURES] + total[CLINGING]
                     growth, new_held[c] = move(
-                        theta, mass, held[c], signs[c], jumps, constant, normals, rows, alpha, beta,
-                        decay, time, most, own, bases, known[g], kinks, listed, nearby[g],
-                        bounds, total,
+                        theta, mass, held[c], signs[c], jumps, constant[min(c, len(constant) - 1)],
+                        normals, rows, alpha, beta, decay, time, most, own, bases, known[g], kinks,
+                        listed, nearby[g], bounds, total,
                     )  # fmt: skip
                     new_captured[c] = captured[c] or total[CAPTURES] + total[CLINGING] > caught
                 new_log_weights[c] = log_weights[c] + growth

@@ -69,23 +69,29 @@ class Movement:
         log_scale: float,
         out: Sequence[Any],
         captured: Any = None,
+        beside: Sequence[Floats] | None = None,
     ) -> Floats:
         """Move atoms (positions, log_weights, held) into `out` for a time; returns what that
         exchanged, (10,), by the names in SUMS.
 
+        beside : f (n, p) and v (n,) of a potential f·θ + v, of each atom, beside the data's
         captured : two arrays (n,) bool, which atoms a kink has ever held or were not let go by one:
             before, and after, written
         """
         captured = captured or np.zeros((2, len(signs)), dtype=bool)
         jumps, constant = self.kinks.gradient(loss_gradient)
+        constants, decays = constant[None], np.array([float(decay)])
+        if beside is not None:
+            forces, levels = beside
+            constants, decays = constants + signs[:, None] * forces, decay + levels
         self.jumps.reshape(-1)[: len(jumps)] = jumps
         work = len(signs) * self.normals.size
         parts = self.parts[: len(atoms[0])]
         move_atoms(
             len(self.scratch[0]), work,
-            *atoms, signs, jumps, constant, self.normals, self.kinks.normals,
-            bool(self.tiled and flow.transport > 0.0), self.columns, self.jumps,
-            float(flow.transport), float(flow.reaction), float(decay), float(time),
+            *atoms, signs, jumps, constants, self.normals, self.kinks.normals,
+            bool(self.tiled and flow.transport > 0.0 and beside is None), self.columns, self.jumps,
+            float(flow.transport), float(flow.reaction), decays, float(time),
             float(log_scale), self.most,
             *self.scratch, *out, parts, captured[0], captured[1],
         )  # fmt: skip

@@ -11,6 +11,8 @@ fluxes aside: an error of first order.) What leaves a kink slowly gathers behind
 thin as a cell; a part of that is captured as well, see capture_kernels.capture_rates. Captured mass
 moves on as atoms by exact characteristics (see methods/frozen_relu); of those with one sign, cell
 and region between kinks two are kept.
+External potentials V beside the data move them as well: over a step, each atom in the linear
+potential that touches V in the middle of its way.
 A cell that density only enters is a sink, and its density becomes atoms as well: beside cells with
 one density each, these find the point to which all flows.
 """
@@ -20,6 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...objectives.energies import Sum
+from ...objectives.protocol import feature_of_data
 from ...operators.dense import blocked, unblocked
 from ...problem.problem import Problem
 from ..frozen_relu.frozen import SUMS
@@ -42,12 +46,15 @@ ROUNDING = 1e-12  # of slopes, relative to the sum of all jumps
 def captures(problem: Problem) -> bool:
     """Whether kinks capture mass of a problem: of moving features of data with a kink, as ReLU, and
     not more data than the mesh can tell apart. Data at 0 have no kink."""
-    feature, mesh = problem.objective.feature, problem.mesh
-    gathers = problem.flow.moves and problem.objective.entropy == 0.0
+    objective: Any = problem.objective
+    feature, mesh = feature_of_data(objective), problem.mesh
+    gathers = problem.flow.moves and objective.entropy == 0.0
     if not feature.kink or feature.joint or not gathers or mesh is None:
         return False
+    if isinstance(objective, Sum) and not objective.moves_atoms:
+        return False
     known = problem.domain.in_space or problem.domain.in_slices
-    with_kink = np.count_nonzero(problem.objective.inputs.any(axis=1))
+    with_kink = np.count_nonzero(objective.inputs.any(axis=1))
     return bool(known and 0 < with_kink * mesh.width <= MOST_KINKS)
 
 
@@ -61,21 +68,24 @@ class Capture:
 
     def __init__(self, problem: Problem, stencil: Stencil) -> None:
         self.problem, self.flow, self.stencil = problem, problem.flow, stencil
-        objective, mesh = problem.objective, problem.mesh
-        pieces = objective.feature.pieces
+        objective: Any = problem.objective
+        mesh = problem.mesh
+        self.feature = feature_of_data(objective)
+        self.energies = objective if isinstance(objective, Sum) else None
+        pieces = self.feature.pieces
         assert mesh is not None and pieces is not None
-        self.kinks = Kinks.of(objective.feature, objective.inputs)
+        self.kinks = Kinks.of(self.feature, objective.inputs)
         self.signs = np.array(problem.signs, dtype=float)
         self.chords, self.cuts = cut_mesh(mesh, self.kinks.normals)
-        vanishes = pieces[0] == 0.0  # where x·θ < 0
+        # where x·θ < 0 for all data nothing moves
+        vanishes = pieces[0] == 0.0 and self.energies is None
         self.dead = DeadRegion(mesh, objective.inputs[: len(objective.inputs) * vanishes])
         self.volumes = self.dead.live
         apart = SIDE * self.kinks.normals[self.chords.kink]
         middles = self.chords.middles
-        self.sides = objective.feature.operator(
-            np.concatenate([middles + apart, middles - apart]), objective.inputs, "auto",
-            ranks=objective.ranks,
-        )  # fmt: skip
+        both = np.concatenate([middles + apart, middles - apart])
+        self.sides = self.feature.operator(both, objective.inputs, "auto", ranks=objective.ranks)
+        self.external = 0.0 if self.energies is None else self.energies.external_values(both)
         count = len(middles)
         self.potential = np.zeros(2 * count)
         self.rates, self.amounts = (np.zeros((len(self.signs), count)) for _ in range(2))
@@ -104,6 +114,7 @@ class Capture:
         chords, cuts, alpha = self.chords, self.cuts, self.flow.transport
         jumps, _ = self.kinks.gradient(loss_gradient)
         self.sides.adjoint(loss_gradient, self.potential)
+        self.potential += self.external
         ahead, behind = self.potential.reshape(2, -1)
         kernels.capture_rates(
             chords.starts, chords.kink, chords.per_volume, self.width,
@@ -132,7 +143,11 @@ class Capture:
         new, gained = self.move(self.caught_atoms(), loss_gradient, 0.5 * dt, shift, step)
         given_back = abs(taken + gained) - abs(taken)
         step.budget.add(energy_transport=gained, energy_exchanged=given_back)
-        return self.merged(old, new)
+        after = self.merged(old, new)
+        if self.energies is not None:
+            apart = sum(self._energy(cloud.positions, cloud.weights) for cloud in (old, new))
+            step.budget.add(energy_transport=after.external_energy - apart)
+        return after
 
     def transport(
         self,
@@ -187,11 +202,24 @@ class Capture:
         out = np.empty_like(blocks), np.empty(n), np.empty(n, np.int64)
         kept = np.exp(-0.5 * self.flow.noise * dt)
         begin = kept * atoms.weights
+        start, beside = (blocks, np.log(begin), none), None
+        if self.energies is not None:  # the first way is to the middle
+            beside = self._touching(atoms.positions)
+            self.movement(
+                start, atoms.signs, loss_gradient, self.flow, decay, 0.5 * dt, 0.0, out,
+                beside=beside,
+            )  # fmt: skip
+            beside = self._touching(unblocked(out[0], n))
         found = self.movement(
-            (blocks, np.log(begin), none), atoms.signs, loss_gradient, self.flow, decay, dt, 0.0,
-            out,
+            start, atoms.signs, loss_gradient, self.flow, decay, dt, 0.0, out, beside=beside
         )  # fmt: skip
         sums = dict(zip(SUMS, found.tolist(), strict=True))
+        if beside is not None:  # ∫J is that of V, not of what touches it
+            before = self._missed(atoms.positions, begin, *beside)
+            missed = before - self._missed(unblocked(out[0], n), np.exp(out[1]), *beside)
+            sums["potential"] += before
+            sums["transport"] += missed
+            sums["energy"] += missed
         if sums["failures"]:
             step.rejection = f"{sums['failures']:.0f} atoms met too many kinks in one step"
         mass, gained = float(begin.sum()), sums["mass"] - float(begin.sum())
@@ -213,11 +241,30 @@ class Capture:
         kernels.locate(moved.positions, self.stencil.neighbors, self.stencil.centers, moved.cells)
         return moved, potential / kept
 
+    def _touching(self, positions):
+        """f (n, p) and v (n,) of f·θ + v, which touches V at positions (n, p)."""
+        assert self.energies is not None
+        slopes = self.energies.external_slopes(positions)
+        slopes -= np.einsum("na,na->n", slopes, positions)[:, None] * positions
+        return slopes, self.energies.external_values(positions)
+
+    def _missed(self, positions, weights, forces, levels):
+        """∫(V − f·θ − v) over atoms."""
+        linear = np.einsum("na,na->n", forces, positions) + levels
+        return self._energy(positions, weights) - float(np.einsum("n,n->", weights, linear))
+
+    def _energy(self, positions, weights):
+        """∫V over atoms."""
+        assert self.energies is not None
+        if not len(weights):
+            return 0.0
+        return float(np.einsum("n,n->", weights, self.energies.external_values(positions)))
+
     def merged(self, *clouds: Atoms) -> Atoms:
         """All atoms of some clouds; more than two of one sign, cell and region become two.
 
-        Mass and Σ weight θ of a group stay, and with them h and F: the two are the atom that is
-        farthest from the centre m, and where the line from it through m meets the sphere again.
+        Mass and Σ weight θ of a group stay, and with them h: the two are the atom that is farthest
+        from the centre m, and where the line from it through m meets the sphere again.
         """
         positions, signs, weights, cells = (
             np.concatenate([getattr(cloud, name) for cloud in clouds])
@@ -242,10 +289,11 @@ class Capture:
         return self._atoms(atoms.positions, atoms.signs, factor * atoms.weights, atoms.cells)
 
     def _atoms(self, positions, signs, weights, cells) -> Atoms:
-        """Atoms with what they predict."""
+        """Atoms with what they predict, and their energy."""
         objective = self.problem.objective
-        predictions = np.zeros(len(objective.inputs))
+        predictions, energy = np.zeros(len(objective.inputs)), 0.0
         if len(weights):
-            operator = objective.feature.operator(positions, objective.inputs, "dense")
+            operator = self.feature.operator(positions, objective.inputs, "dense")
             operator.forward(signs * weights, predictions)
-        return Atoms(positions, signs, weights, cells.astype(np.int64), predictions)
+            energy = 0.0 if self.energies is None else self._energy(positions, weights)
+        return Atoms(positions, signs, weights, cells.astype(np.int64), predictions, energy)

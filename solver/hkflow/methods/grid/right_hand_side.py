@@ -113,6 +113,9 @@ class RightHandSide:
         e.predictions += atoms.predictions
         risk = full.evaluate_risk(e.predictions, self.log_scale, own.loss_gradient)
         e.objective = risk + full.weight_decay * (self.masses.sum() + atoms.mass)
+        if (beside := getattr(own, "external", None)) is not None:
+            e.objective += np.einsum("sc,c->", self.masses, beside - full.weight_decay)
+            e.objective += atoms.external_energy
 
     def drive(self, e: Evaluation) -> None:
         """The potential that the loss gradients of e make."""

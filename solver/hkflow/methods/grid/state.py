@@ -18,7 +18,8 @@ class Atoms:
     """Captured masses, in units of e^log_scale of the method.
 
     positions : (n, d+1) θ;  signs : (n,) ε;  weights : (n,) > 0;  cells : (n,) those they lie in
-    predictions : (n_data,) what they add to h, not known while they move
+    predictions : (n_data,) what they add to h, and external_energy ∫V over them, not known while
+        they move
     """
 
     positions: NDArray[np.float64]
@@ -26,6 +27,7 @@ class Atoms:
     weights: NDArray[np.float64]
     cells: NDArray[np.int64]
     predictions: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    external_energy: float = 0.0
 
     def as_dict(self, capacity: int, filler: NDArray[np.float64]) -> dict[str, Any]:
         """What a state has of them: arrays of a length that seldom changes, so that many saves can
@@ -50,7 +52,8 @@ class Atoms:
     def integral(self, loss_gradient: NDArray[np.float64], weight_decay: float) -> float:
         """∫J over them, for the potential that loss gradients (n_data,) make."""
         # not BLAS: its threads would fight with the kernels’
-        return float(np.einsum("i,i->", loss_gradient, self.predictions) + weight_decay * self.mass)
+        work = np.einsum("i,i->", loss_gradient, self.predictions)
+        return float(work + weight_decay * self.mass + self.external_energy)
 
 
 class Evaluation:
