@@ -67,7 +67,8 @@ def energy_decrease(method: Method, step: Step, clock: LoopState) -> str | None:
     The lowest value is known to rounding, and to the defect of its implicit predictions. Masses are
     rounded in every step: at rest F walks with them at random, like the root of the steps. A
     method's energy_slack is the share that it may give back of all the energy exchanged so far: 0
-    for the grid.
+    for the grid. A step that lowers F passes from wherever earlier ones were let go: these may have
+    been implicit, with a defect that it has not.
     """
     if method.fixed_steps or method.flow.noise > 0.0:
         return None
@@ -75,7 +76,7 @@ def energy_decrease(method: Method, step: Step, clock: LoopState) -> str | None:
     sizes = clock.budget["energy_exchanged"] + step.budget["energy_exchanged"]
     slack = method.energy_slack * sizes + before.rounding * (1.0 + WALK * sqrt(clock.step))
     slack += np.abs(before.loss_gradient).sum() * before.defect if before.defect else 0.0
-    if after.objective <= clock.lowest_objective + slack:
+    if after.objective <= max(clock.lowest_objective + slack, before.objective):
         return None
     return f"objective increased from {clock.lowest_objective:.15g} to {after.objective:.15g}"
 

@@ -250,6 +250,17 @@ def test_each_guard_sees_its_own_fault():
     assert energy_decrease(bad, bad.step, bad.clock) is None
 
 
+def test_a_step_that_lowers_the_objective_passes_from_where_implicit_steps_let_it_go():
+    """Implicit steps may have left F above its lowest value, by a defect that an explicit one has
+    not: grids on which spikes are at rest stopped for good, with F falling in every trial."""
+    after = Doctored()
+    after.clock.lowest_objective = after.trial.objective - 1e-10
+    assert after.current.defect == 0.0 and after.trial.objective < after.current.objective
+    assert energy_decrease(after, after.step, after.clock) is None
+    after.trial.objective = after.current.objective + 1e-15
+    assert "objective increased" in energy_decrease(after, after.step, after.clock)
+
+
 def test_a_breach_ends_the_run_with_a_sentence():
     def broken(method, step, clock):
         return "the moon is full" if method.trial.mass > 1.2 else None
