@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from commands import hk
+from conftest import ROOT
 from test_cases_and_errors import MINIMAL
 
 import hkflow
@@ -156,6 +157,12 @@ def test_auto_takes_the_best_method_and_check_says_why(case, changes, kind, why)
     assert meshed == (problem.mesh is not None)
     said, _ = hk("check", path)
     assert f"# method.kind = 'auto' takes {kind}: " in said and why in said
+
+
+def test_check_of_energies_alone_speaks_of_no_population():
+    said, _ = hk("check", ROOT / "cases" / "energies" / "oscillators.toml")
+    assert "takes grid: without data F is a smooth function of a density" in said
+    assert "population" not in said.split("# method.kind")[1]
 
 
 @pytest.mark.parametrize("key", ["tolerance = 1e-3", "accuracy = 0.3"])

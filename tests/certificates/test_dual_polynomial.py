@@ -1,6 +1,8 @@
 """Sparse deconvolution: the spikes that particles and a grid find are those of the optimality
 conditions, and the dual polynomial proves it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conftest import ROOT
@@ -128,6 +130,27 @@ def test_what_has_no_spikes_is_refused(problem):
     start = hkflow.PointMeasure(unit(np.array([0.5, 2.0])), np.array([1.0, -1.0]))
     with pytest.raises(ValueError, match="got λ = 0.01 and 1 negative signs"):
         spikes_of(problem.objective, start)
+
+
+def test_a_weight_decay_above_all_of_eta_leaves_no_spikes(problem):
+    """ν = 0 is the minimum then, however little mass the flow still has."""
+    o = problem.objective
+    heavy = replace(o, weight_decay=1.01 * dual_polynomial(o, np.zeros(16))[1])
+    for mass in (1e-9, 1e-87):
+        start = hkflow.PointMeasure(unit(np.linspace(0.0, 6.0, 40)), None, np.full(40, mass))
+        found = spikes_of(heavy, start)
+        assert found.certified and len(found.angles) == len(found.masses) == 0
+        assert str(found).startswith("none, ν = 0 is best; max η/λ = 0.9900")
+    with pytest.raises(ValueError, match="No spikes satisfy"):  # a little λ less, and there is one
+        spikes_of(replace(o, weight_decay=0.97 * heavy.weight_decay), start)
+
+
+def test_spikes_of_negative_mass_are_said_to_be_that(problem):
+    o = problem.objective
+    targets = o.feature.matrix(unit(np.array([1.0, 4.0])), o.inputs) @ [1.0, -1.0]
+    start = hkflow.PointMeasure(unit(np.array([4.0])))
+    with pytest.raises(ValueError, match="1 of them have masses below 0"):
+        spikes_of(replace(o, targets=targets), start)
 
 
 def test_the_bound_encloses_what_finer_samples_find(problem):

@@ -42,7 +42,8 @@ class Spikes:
     def __str__(self) -> str:
         angles, masses = (", ".join(f"{x:.9g}" for x in y) for y in (self.angles, self.masses))
         highest = f"max η/λ = {self.upper / self.weight_decay:.9g} at most"
-        return f"θ = {angles}; masses {masses}; {highest}"
+        found = f"θ = {angles}; masses {masses}" if len(self.angles) else "none, ν = 0 is best"
+        return f"{found}; {highest}"
 
 
 def spikes(objective: Objective, start: PointMeasure) -> Spikes:
@@ -51,7 +52,7 @@ def spikes(objective: Objective, start: PointMeasure) -> Spikes:
         η(θ_k) = λ,   η′(θ_k) = 0,   k = 1 … n_spikes,
 
     whose positions are no centres of cells. One spike begins at the mean of what lies between two
-    minima of η; then the equations are solved.
+    minima of η; then the equations are solved. There are none where ν = 0 has η ≤ λ.
 
     objective : with a smooth feature, on the circle, and λ > 0;  start : ν ≥ 0, of a grid or
         particles
@@ -66,6 +67,9 @@ def spikes(objective: Objective, start: PointMeasure) -> Spikes:
     from scipy.optimize import root  # slow to load
 
     feature, inputs, decay = objective.feature, objective.inputs, objective.weight_decay
+    without = dual_polynomial(objective, np.zeros(objective.n_predictions))
+    if without[1] <= decay:
+        return Spikes(np.zeros(0), np.zeros(0), *without, decay)
     begin = np.concatenate(_clusters(objective, start))
 
     def predictions(unknown):
@@ -83,9 +87,10 @@ def spikes(objective: Objective, start: PointMeasure) -> Spikes:
     angles, masses = np.split(found, 2)
     left = np.abs(conditions(found)).max()
     if not (left <= SOLVED and (masses > 0.0).all()):
+        why = f"leave {left:.1e} of λ" if not left <= SOLVED else "have masses below 0"
         raise ValueError(
-            f"No spikes satisfy η = λ, η′ = 0 next to the measure: {len(angles)} of them leave"
-            f" {left:.1e} of λ. Let the flow run for longer, or on more cells."
+            f"No spikes satisfy η = λ, η′ = 0 next to the measure: {len(angles)} of them {why}. Let"
+            " the flow run for longer, or on more cells."
         )
     order = np.argsort(angles % (2.0 * np.pi))
     highest = dual_polynomial(objective, predictions(found))
