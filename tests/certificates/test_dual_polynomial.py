@@ -132,6 +132,20 @@ def test_what_has_no_spikes_is_refused(problem):
         spikes_of(problem.objective, start)
 
 
+def test_energies_entropy_and_features_without_gradient_are_refused(problem):
+    """η of a Sum left its potential out; spikes were certified whatever the entropy."""
+    o, start = problem.objective, hkflow.PointMeasure(unit(np.array([0.5, 1.8, 4.0])))
+    pulled = hkflow.Sum(o, hkflow.External("x"))
+    with pytest.raises(ValueError, match="of an hkflow.Objective alone, got a Sum"):
+        dual_polynomial(pulled, np.zeros(16))
+    with pytest.raises(ValueError, match="of an hkflow.Objective alone, got a Sum"):
+        spikes_of(pulled, start)
+    with pytest.raises(ValueError, match="got entropy = 0.1"):
+        spikes_of(replace(o, entropy=0.1), start)
+    with pytest.raises(ValueError, match="need the gradient of the feature 'linear'"):
+        spikes_of(replace(o, feature=hkflow.FEATURES["linear"]), start)
+
+
 def test_a_weight_decay_above_all_of_eta_leaves_no_spikes(problem):
     """ν = 0 is the minimum then, however little mass the flow still has."""
     o = problem.objective

@@ -57,8 +57,19 @@ def spikes(objective: Objective, start: PointMeasure) -> Spikes:
     objective : with a smooth feature, on the circle, and λ > 0;  start : ν ≥ 0, of a grid or
         particles
     Raises ValueError where `dual_polynomial` does, for a measure with negative signs, without λ,
-    and where no spikes are found near the start.
+    with entropy, for a feature without gradient, and where no spikes are found near the start.
     """
+    _check(objective)
+    if objective.entropy > 0.0:
+        raise ValueError(
+            "With entropy the minimum is a density, which has no spikes; got entropy ="
+            f" {objective.entropy:g}."
+        )
+    if objective.feature.pullback is None:
+        raise ValueError(
+            f"Spikes need the gradient of the feature '{objective.feature.name}': give"
+            " hkflow.ridge(…) or Feature(…, pullback=…)."
+        )
     if not objective.weight_decay > 0.0 or (start.signs < 0.0).any():
         raise ValueError(
             "Spikes minimise R + λ|ν| over ν ≥ 0, got"
@@ -95,6 +106,19 @@ def spikes(objective: Objective, start: PointMeasure) -> Spikes:
     order = np.argsort(angles % (2.0 * np.pi))
     highest = dual_polynomial(objective, predictions(found))
     return Spikes(angles[order] % (2.0 * np.pi), masses[order], *highest, decay)
+
+
+def _check(objective):
+    """Raise ValueError for other objectives than those of data, on the circle."""
+    if not isinstance(objective, Objective):
+        raise ValueError(
+            "A dual polynomial is known of an hkflow.Objective alone, got a"
+            f" {type(objective).__name__}."
+        )
+    if objective.axes != 2:
+        raise ValueError(
+            f"A dual polynomial is one on the circle, got points of R^{objective.axes}."
+        )
 
 
 def _clusters(objective, start):
@@ -137,12 +161,10 @@ def dual_polynomial(objective: Objective, predictions: Floats) -> tuple[float, f
     not be one: n is where its Fourier coefficients become rounding, and `tail` is the rest of them.
 
     objective : with a smooth feature, on the circle;  predictions : (n_data,) h
-    Raises ValueError for another sphere, and for features that are no such polynomial to rounding.
+    Raises ValueError for another sphere, for a Sum, whose energies have a part in η, and for
+    features that are no such polynomial to rounding.
     """
-    if objective.axes != 2:
-        raise ValueError(
-            f"A dual polynomial is one on the circle, got points of R^{objective.axes}."
-        )
+    _check(objective)
     from scipy.fft import rfft  # slow to load
 
     eta = _eta(objective, predictions)
