@@ -159,10 +159,23 @@ def test_auto_takes_the_best_method_and_check_says_why(case, changes, kind, why)
     assert f"# method.kind = 'auto' takes {kind}: " in said and why in said
 
 
-def test_check_of_energies_alone_speaks_of_no_population():
+def test_check_of_energies_speaks_of_energies():
+    """It spoke of a population risk alone."""
     said, _ = hk("check", ROOT / "cases" / "energies" / "oscillators.toml")
-    assert "takes grid: without data F is a smooth function of a density" in said
-    assert "population" not in said.split("# method.kind")[1]
+    assert "takes grid: a population risk, or a sum of energies, is a smooth function of" in said
+
+
+@pytest.mark.parametrize("signed", ["sphere", "signed-sphere"])
+def test_energies_alone_have_the_rates_of_no_units(tmp_path, signed):
+    """β is 2 for ReLU units on the signed sphere, and 4 for all else: it was 2 by an activation
+    that no energy has."""
+    path = tmp_path / "case.toml"
+    path.write_text(
+        "[[energy]]\nkind = 'external'\npotential = 'x'\n"
+        f"[domain]\nkind = '{signed}'\ndim = 1\ncells = 24\n"
+        "[flow]\nkind = 'hellinger-kantorovich'\n[time]\nend = 1.0\n"
+    )
+    assert hkflow.check(path)[1].flow == hkflow.Flow(1.0, 4.0)
 
 
 @pytest.mark.parametrize("key", ["tolerance = 1e-3", "accuracy = 0.3"])

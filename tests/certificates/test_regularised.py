@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
+import hkflow
 from hkflow.certificates import regularised
 from hkflow.certificates.fixed_points import l1_margin
 from hkflow.certificates.regularised import Conjugate, minimise, regularisation_path
@@ -296,3 +297,10 @@ def test_a_column_that_is_missing_is_noticed(monkeypatch):
 def test_what_has_no_certified_minimum_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
         minimise(replace(problem(), **change), BOTH)
+
+
+def test_the_minimum_of_a_sum_of_energies_is_refused():
+    """The search asked for the gradient of a feature that has one."""
+    pulled = hkflow.Sum(problem(), hkflow.External("x"))
+    with pytest.raises(ValueError, match="of an hkflow.Objective alone, got a Sum"):
+        minimise(pulled, BOTH)

@@ -81,6 +81,8 @@ def _resolved_flow(case, folder):
     if case.method.kind == "network" or flow is not None and flow.kind is not None:
         several = case.objective.loss == SOFTMAX.name  # whose units are b ψ(a·x)
         degree = 2 if several else feature_of(case.objective.activation, folder).degree
+        if case.data.source == "none":  # energies alone have no units
+            degree = None
     if flow is not None and flow.kind is not None:
         try:
             named = named_flow(

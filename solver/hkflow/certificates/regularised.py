@@ -127,8 +127,8 @@ def minimise(
     tolerance : the relative gap to reach;  start : a Minimiser of another λ or other targets
     Returns a Minimiser; not certified if rounding stops it, as it does where λ → 0 and nothing
     separates the data.
-    Raises ValueError for other risks, for λ ≤ 0, with entropy and for weights q_i that are not
-    positive.
+    Raises ValueError for other risks, a Sum, for λ ≤ 0, with entropy and for weights q_i that are
+    not positive.
     Source: Wei et al. 2019, eq. 2.1 and 4.1; Fenchel's duality in place of their eq. E.13.
     """
     dual = _Dual(objective)
@@ -188,6 +188,11 @@ class _Dual:
     """The dual in units of 1/λ; u is s, times y for classes, so that it is positive there."""
 
     def __init__(self, objective):
+        if not isinstance(objective, Objective):
+            raise ValueError(
+                "The minimum is known of an hkflow.Objective alone, got a"
+                f" {type(objective).__name__}."
+            )
         name, decay = objective.risk.name, objective.weight_decay
         if name not in CONJUGATES:
             raise ValueError(
