@@ -32,6 +32,11 @@ def solve(**options):
     return hkflow.solve(problem(), options.pop("end", 0.1), **options)
 
 
+def sampled(density, signs, mesh=None):
+    mesh = mesh or hkflow.circle_mesh(8)
+    return hkflow.sampled(np.random.default_rng(0), 5, mesh, signs, density)
+
+
 def moment(direction):
     return hkflow.MomentFlow(direction, 0.5, hkflow.Flow())
 
@@ -121,6 +126,38 @@ def test_all_that_is_real_numbers_is_taken():
         (
             lambda: objective(np.zeros((3, 2, 2))),
             "Inputs need at least one row and one column, got an array of shape (3, 2, 2).",
+        ),
+        (
+            lambda: objective(operator="dens"),
+            "Unknown operator 'dens'. Did you mean 'dense'? Choose from: auto, dense,",
+        ),
+        (lambda: hkflow.Domain(2, (2,)), "signs must be (1,) or (1, -1), got (2,)."),
+        (lambda: hkflow.Domain(2, (-1, 1)), "signs must be (1,) or (1, -1), got (-1, 1)."),
+        (
+            lambda: hkflow.Domain(1.5),
+            "The dimension of a sphere must be a whole number, at least 0, got 1.5.",
+        ),
+        (
+            lambda: hkflow.atoms_mesh([[1.0, 0.0], [np.nan, 1.0]]),
+            "Positions must be finite, got [nan  1.] in row 1.",
+        ),
+        (
+            lambda: hkflow.atoms_mesh([]),
+            "Positions need at least one row and one column, got an array of shape (1, 0).",
+        ),
+        (
+            lambda: sampled(np.ones((2, 8)), (1,)),
+            "The density must have the shape (1, 8), (signs, cells), got (2, 8). A sign without"
+            " mass has a row of zeros.",
+        ),
+        (
+            lambda: sampled([[0.0] * 8], (1,)),
+            "The density must be finite, nonnegative and not zero everywhere, got 0 to 0.",
+        ),
+        (
+            lambda: sampled(np.ones((1, 3)), (1,), hkflow.atoms_mesh(np.eye(3))),
+            "Points are drawn within the cells of a sphere's mesh, got fixed features, whose cells"
+            " are points. Draw some of mesh.centers.",
         ),
         (lambda: hkflow.Flow(None), "transport must be a real number, got None."),
         (lambda: hkflow.Flow(10**400), "transport is too large for a float."),

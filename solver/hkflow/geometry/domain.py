@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arguments import Floats, real_array
+from ..arguments import Floats, real_array, whole_number
 from .circle import circle_mesh
 from .geodesic import coarser_geodesic, finer_geodesic, geodesic_mesh_of
 from .hypersphere import coarser_hypersphere, finer_hypersphere, hypersphere_mesh_of
@@ -61,11 +61,17 @@ class Domain:
     signs : (1,) for the sphere, (1, −1) for the signed sphere
     fixed : whether it is finitely many directions without neighbours, so that nothing is
         transported
+    Raises ValueError for a d that is no whole number, and for other signs.
     """
 
     dim: int
     signs: tuple[int, ...] = (1,)
     fixed: bool = False
+
+    def __post_init__(self):
+        object.__setattr__(self, "dim", whole_number(self.dim, "The dimension of a sphere"))
+        if self.signs not in ((1,), (1, -1)):
+            raise ValueError(f"signs must be (1,) or (1, -1), got {self.signs}.")
 
     @property
     def kind(self) -> str:
@@ -166,8 +172,17 @@ def domain_of_mesh(name: str, dim: int) -> Domain | None:
 
 def atoms_mesh(positions: ArrayLike) -> Mesh:
     """A cell of volume one at each of the positions (n, p); weights are densities. The basis
-    vectors make a diagonal network."""
+    vectors make a diagonal network. Raises ValueError for positions that are not finite, and for
+    none."""
     positions = np.atleast_2d(real_array(positions, "Positions"))
+    if positions.ndim != 2 or not positions.size:
+        raise ValueError(
+            "Positions need at least one row and one column, got an array of shape"
+            f" {positions.shape}."
+        )
+    if not np.isfinite(positions).all():
+        bad = np.flatnonzero(~np.isfinite(positions).all(axis=1))
+        raise ValueError(f"Positions must be finite, got {positions[bad[0]]} in row {bad[0]}.")
     n, p = positions.shape
     none = np.zeros(0)
     return Mesh(

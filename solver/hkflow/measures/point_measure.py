@@ -145,8 +145,25 @@ def sampled(
     each cell.
 
     A cell is drawn by its mass, then one of the simplices between its centre and its faces, then a
-    point of that simplex.
+    point of that simplex. Raises ValueError for what is no density on the mesh, one without mass,
+    and for a mesh without faces.
     """
+    if not len(mesh.faces):
+        raise ValueError(
+            "Points are drawn within the cells of a sphere's mesh, got fixed features, whose cells"
+            " are points. Draw some of mesh.centers."
+        )
+    density, shape = real_array(density, "Densities"), (len(signs), mesh.n_cells)
+    if density.shape != shape:
+        raise ValueError(
+            f"The density must have the shape {shape}, (signs, cells), got {density.shape}. A sign"
+            " without mass has a row of zeros."
+        )
+    if not (np.isfinite(density).all() and (density >= 0.0).all() and density.any()):
+        raise ValueError(
+            "The density must be finite, nonnegative and not zero everywhere, got"
+            f" {density.min():.3g} to {density.max():.3g}."
+        )
     cell, _, face, _ = half_faces(mesh)
     cell, corner, _, size = simplices(mesh, cell, face)
     corners = np.concatenate([mesh.centers[cell][:, None], mesh.vertices[corner]], axis=1)

@@ -10,8 +10,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..arguments import Floats, nonnegative, real_array
-from ..operators.choice import SINGLE
+from ..arguments import Floats, check_choice, nonnegative, real_array
+from ..operators.choice import OPERATORS, SINGLE
 from ..operators.ranks import ALONE, Alone
 from ..shown import Shown
 from .activations import SAMPLES, Feature, is_built_in
@@ -50,7 +50,8 @@ class Objective(Shown):
     ranks : between which they are shared out; if these are several, all must do the same (see
         hkflow.operators.ranks)
     Raises ValueError for data that are no real, finite numbers or none at all, shapes that do not
-    fit, what the risk forbids, and names of hkflow's own features and risks for others.
+    fit, what the risk forbids, names of hkflow's own features and risks for others, and an unknown
+    operator.
     """
 
     feature: Feature
@@ -90,6 +91,7 @@ class Objective(Shown):
                 )
         is_built_in(self.feature)
         check_name(self.risk)
+        check_choice("operator", self.operator, OPERATORS)
         inputs = _kept(np.atleast_2d(real_array(self.inputs, "Inputs")))
         targets, n = _kept(real_array(self.targets, "Targets")), len(inputs)
         if not inputs.size or inputs.ndim != 2:

@@ -80,8 +80,6 @@ class Problem(Shown):
         ) -> None: ...
 
     def __post_init__(self):
-        if tuple(self.signs) not in ((1,), (1, -1)):
-            raise ValueError(f"signs must be (1,) or (1, -1), got {self.signs}.")
         self._check_flow()
         if self.test is not None and self.test.inputs.shape[1] != self.objective.inputs.shape[1]:
             raise ValueError(

@@ -300,6 +300,9 @@ def test_units_drawn_from_a_density_have_its_moments(rng):
             ).max()
             < 4e-3
         )
+        density[0] = 0.0
+        alone = hkflow.sampled(rng, 100, mesh, (1, -1), density)
+        assert (alone.signs == -1.0).all() and alone.mass == pytest.approx(masses[1].sum())
 
 
 def test_what_is_no_network_is_refused():
