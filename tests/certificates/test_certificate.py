@@ -199,13 +199,31 @@ def test_many_data_are_certified_as_well():
 def test_what_has_no_weights_gives_no_numbers():
     problem = particle_problem(objective(2))
     for residuals, mass in (
-        (np.zeros(12), 1.0),
+        (np.zeros(12), 0.0),
         (np.full(12, np.nan), 1.0),
         (-problem.objective.targets, 0.0),
     ):
         assert np.isnan(
             list(margin_certificate(problem, np.zeros(12), mass, residuals).values())
         ).all()
+
+
+@pytest.mark.parametrize("loss", ["logistic", "exponential"])
+def test_gradients_below_what_numbers_hold_prove_what_their_logs_do(loss, rng):
+    o, gradient = objective(2, risk=loss), np.zeros(12)
+    h = rng.normal(size=12)
+    o.evaluate_risk(h, 0.0, gradient)
+    weights = -o.targets * gradient
+    p = o.soft_argmin(h)
+    assert p / p.sum() == pytest.approx(weights / weights.sum(), rel=1e-12)
+    heavy = 1e4 * (o.targets + 1e-4 * h)
+    o.evaluate_risk(heavy, 0.0, gradient)
+    assert not gradient.any()
+    found = margin_certificate(particle_problem(o), heavy, 1e4, gradient)
+    p = np.exp(-o.targets * h)
+    assert found["dual_value"] == pytest.approx(
+        dual_value(particle_problem(o), p / p.sum()), rel=1e-9
+    )
 
 
 # --- siblings: bounds that are none
@@ -234,7 +252,7 @@ def test_sibling_weights_of_the_wrong_sign_are_seen(monkeypatch):
     honest, o = certificate.margin_certificate, objective(2)
     monkeypatch.setattr(
         "hkflow.certificates.certificate.margin_certificate",
-        lambda problem, h, mass, r: honest(problem, h, mass, -r),
+        lambda problem, h, mass, r, scale: honest(problem, h, mass, -r, scale),
     )
     s = hkflow.solve(grid_problem(o, 64), 0.5)
     with pytest.raises(AssertionError):

@@ -100,20 +100,48 @@ def test_the_dual_value_is_the_largest_norm(rng):
 
 def test_weights_that_are_no_probability_prove_nothing():
     o = objective()
-    for gradient in (np.zeros(45), np.full(45, np.nan)):
-        found = margin_certificate(problem_of(o), np.ones(45), 1.0, gradient)
+    for gradient, mass in ((np.full(45, np.nan), 1.0), (np.zeros(45), 0.0)):
+        found = margin_certificate(problem_of(o), np.ones(45), mass, gradient)
         assert np.isnan(list(found.values())).all()
 
 
-def test_where_all_probabilities_are_rounded_no_upper_end_is_said():
+def saturated():
+    """A run so heavy that no number holds a loss gradient, and its max-margin."""
     o = objective(n=3)
     trained = hkflow.solve(problem_of(o, 50), end=40.0, tolerance=1e-4).atoms_at(-1)
     heavy = hkflow.PointMeasure(trained.positions, trained.signs, 1e4 * trained.weights)
-    s = hkflow.solve(hkflow.Problem(None, o, hkflow.Flow(1.0, 4.0), initial=heavy), end=1.0)
+    problem = hkflow.Problem(None, o, hkflow.Flow(1.0, 4.0), initial=heavy)
+    return hkflow.solve(problem, end=1.0), max_margin(o)
+
+
+def test_a_run_whose_gradients_are_all_rounded_to_zero_proves_an_upper_end(monkeypatch):
+    s, found = saturated()
+    assert not s.records["effective_data"].any()
+    check(s.records, found)
+    low, high = (s.records[f"margin_{end}"][-1] for end in ("lower", "upper"))
+    assert low > 0.1 and high < np.inf
+    told = f"in [{low:.6g}, {high:.6g}] (certified by the run alone)"
+    assert dict(summary(s))["F₁ max-margin"] == told
+    unknown = hkflow.Objective.soft_argmin
+    monkeypatch.setattr(hkflow.Objective, "soft_argmin", lambda *of: np.nan * unknown(*of))
+    s, _ = saturated()
     assert np.isinf(s.records["margin_upper"]).all()
-    low = s.records["margin_lower"][-1]
-    assert low > 0.1
     assert dict(summary(s))["F₁ max-margin"] == f"at least {low:.6g} (certified by the run alone)"
+
+
+@pytest.mark.parametrize("log_scale", [0.0, 1.5])
+def test_the_soft_argmin_is_that_of_the_gradients_where_these_are_numbers(log_scale, rng):
+    weights = np.where(np.arange(15) == 4, 0.0, 1.0 / 14.0)
+    o, h, gradient = objective(weights=weights), rng.normal(size=45), np.empty(45)
+    o.evaluate_risk(h, log_scale, gradient)
+    p = np.where(certificate.others(o), gradient.reshape(15, 3), 0.0)
+    found = o.soft_argmin(h, log_scale)
+    assert found / found.sum() == pytest.approx(p / p.sum(), rel=1e-12)
+    h = h.reshape(15, 3) + 10.0 * ~certificate.others(o)  # every lead is positive
+    far = o.soft_argmin(1e5 * h.ravel())  # all on the smallest lead
+    leads = np.where(certificate.others(o), h[~certificate.others(o)][:, None] - h, np.inf)
+    leads[weights == 0.0] = np.inf
+    assert (far / far.sum()).ravel()[leads.argmin()] == pytest.approx(1.0, rel=1e-12)
 
 
 @pytest.mark.parametrize("n_inputs", [1, 3])

@@ -55,14 +55,17 @@ class MarginCertifier:
         """That of a problem, or None if its margin is not enclosed."""
         return cls(problem) if certifies_margin(problem) else None
 
-    def record(self, e: Any, margin: float, known: tuple, renew: bool) -> dict[str, float]:
+    def record(
+        self, e: Any, margin: float, known: tuple, renew: bool, log_scale: float = 0.0
+    ) -> dict[str, float]:
         """The certificate of an evaluation e as numbers by name, and what margins are proved by
         now.
 
         margin : of e;  known : lower and upper bound so far;  renew : else the certificate is nan
+        log_scale : predictions and mass are in units of e^log_scale
         """
         proof = (
-            margin_certificate(self.problem, e.predictions, e.mass, e.loss_gradient)
+            margin_certificate(self.problem, e.predictions, e.mass, e.loss_gradient, log_scale)
             if renew
             else NOTHING
         )
@@ -74,24 +77,30 @@ class MarginCertifier:
 
 
 def margin_certificate(
-    problem: Problem, predictions: Floats, mass: float, residuals: Floats
+    problem: Problem,
+    predictions: Floats,
+    mass: float,
+    residuals: Floats,
+    log_scale: float = 0.0,
 ) -> dict[str, float]:
     """The dual value of p_i ∝ −y_i ∂R/∂h_i, of k classes p_il ∝ ∂R/∂h_il for l ≠ y_i, and the
     residuals of complementary slackness, by name; nan where p is no probability.
 
-    predictions (n_predictions,), mass : in one unit;  residuals : (n_predictions,) ∂R/∂h
+    predictions (n_predictions,), mass : in units of e^log_scale;  residuals : (n_predictions,)
+        ∂R/∂h; if all are less than numbers hold, p is that of the predictions
     dual_value : the maximum over the whole domain, from above, rounding included
     slackness_measure, slackness_data : dual_value less the mean of margins under p, and that mean
         less the smallest margin; their sum is dual_value − margin
     Source: Chizat & Bach 2020, Prop. 12; of classes Wei et al. 2019, below eq. 2.2.
     """
     objective = problem.objective
-    p = np.maximum(
-        np.where(others(objective), residuals.reshape(len(objective.targets), -1), 0.0)
-        if objective.risk.coupled
-        else -objective.targets * residuals,
-        0.0,
-    )
+    if not residuals.any():
+        p = objective.soft_argmin(predictions, log_scale)
+    elif objective.risk.coupled:
+        p = np.where(others(objective), residuals.reshape(len(objective.targets), -1), 0.0)
+    else:
+        p = -objective.targets * residuals
+    p = np.maximum(p, 0.0)
     total = p.sum()
     if not (np.isfinite(total) and total > 0.0 and mass > 0.0):
         return NOTHING

@@ -215,21 +215,37 @@ class Objective(Shown):
         """γ̃ = −log Σ q_i ℓ(−u_i) in units of e^log_scale, for margins u = e^log_scale y
         predictions; of several classes, whose loss is log(1 + e^−u), for the `_soft_leads`; nan
         without a tail ℓ."""
+        return self._smooth_margin(predictions, log_scale)[0]
+
+    def soft_argmin(self, predictions: Floats, log_scale: float = 0.0) -> Floats:
+        """p_i ∝ −y_i ∂R/∂h_i at h = e^log_scale predictions, (n_data,), of several classes p_il ∝
+        ∂R/∂h_il for l ≠ y_i, (n_data, k), 0 at the own class; known even where every ∂R/∂h is
+        less than numbers hold. nan without a tail."""
+        p = self._smooth_margin(predictions, log_scale)[1]
+        if not self.risk.coupled:
+            return p
+        return p[:, None] * self._soft_leads(predictions, log_scale)[1]
+
+    def _smooth_margin(self, predictions, log_scale):
+        """γ̃ and the weights q_i ℓ′(−u_i) / Σ q_k ℓ(−u_k) of margins, (n_data,)."""
         risk, margins, targets = self.risk, predictions, self.targets
         if risk.coupled:
-            margins, targets = self._soft_leads(predictions, log_scale), np.ones(len(targets))
+            margins, targets = self._soft_leads(predictions, log_scale)[0], np.ones(len(targets))
         elif not (risk.classifies and risk.tail):
-            return np.nan
-        loss = SMOOTH_MARGINS[risk.tail or "logistic"]
-        return -float(loss(margins, log_scale, targets, self.weights, np.empty_like(margins)))
+            return np.nan, np.full(len(targets), np.nan)
+        loss, slopes = SMOOTH_MARGINS[risk.tail or "logistic"], np.empty_like(margins)
+        value = loss(margins, log_scale, targets, self.weights, slopes)
+        return -float(value), -targets * slopes
 
     def _soft_leads(self, predictions, log_scale):
-        """h_iy − e^−L log Σ_{l ≠ y} e^(e^L h_il), (n_data,), L = log_scale."""
+        """h_iy − e^−L log Σ_{l ≠ y} e^(e^L h_il), (n_data,), L = log_scale, and the share of each
+        class in that sum, (n_data, k)."""
         others = predictions.reshape(len(self.targets), -1).copy()
         others[np.arange(len(others)), self.targets.astype(int)] = -np.inf
         scale, top = np.exp(min(log_scale, LARGEST_LOG)), others.max(axis=1)
-        sums = np.exp(scale * (others - top[:, None])).sum(axis=1)
-        return self.leads(predictions) - np.log(sums) / scale
+        terms = np.exp(scale * (others - top[:, None]))
+        sums = terms.sum(axis=1)
+        return self.leads(predictions) - np.log(sums) / scale, terms / sums[:, None]
 
     def evaluate_risk(self, predictions: Floats, log_scale: float, out: Floats) -> float:
         """e^−log_scale R(h) at h = e^log_scale predictions; writes ∂R/∂h to out. Arrays

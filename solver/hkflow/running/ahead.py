@@ -289,11 +289,13 @@ class WaitsForKernels(Observer):
 class PatientCertifier(MarginCertifier):
     """Waits until the kernels of its bound are compiled."""
 
-    def record(self, e: Any, margin: float, known: tuple, renew: bool) -> dict[str, float]:
+    def record(
+        self, e: Any, margin: float, known: tuple, renew: bool, log_scale: float = 0.0
+    ) -> dict[str, float]:
         """As of MarginCertifier."""
         if renew:
             wait(BOUND)
-        return super().record(e, margin, known, renew)
+        return super().record(e, margin, known, renew, log_scale)
 
 
 def compile_stage(stage: str, name: str, axes: int) -> None:

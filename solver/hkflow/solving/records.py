@@ -175,7 +175,9 @@ def take_record(
         record |= _tested(method, clock) if tested else nothing
     if certificate:
         bounds = clock.margin_lower, clock.margin_upper
-        record |= certificate.record(method.current, record["margin"], bounds, renew)
+        record |= certificate.record(
+            method.current, record["margin"], bounds, renew, clock.log_scale
+        )
     return {name: float(value) for name, value in record.items()}
 
 
