@@ -220,6 +220,9 @@ def test_several_classes_have_a_margin_of_their_own(tmp_path):
     assert np.shape(stored["dual"]) == (112, 3) and np.sum(stored["dual"]) == pytest.approx(1.0)
     assert stored["gamma_l1"] is None and stored["half_gamma_l1"] is None
     assert "the same, per squared norm of all weights\n" in result.stdout
+    assert result.stdout.startswith("max-margin γ in [0.0113") and "F₁" not in result.stdout
+    one = "left out: kernel machines are for one output, these units have 3"
+    assert f"F₂ max-margin:    {one}\n" in result.stdout
     assert (tmp_path / "margin.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -247,7 +250,8 @@ def test_several_classes_without_a_margin_are_told(tmp_path):
     result = CliRunner().invoke(app, ["margin", str(case), "--output", str(tmp_path / "out")])
     assert result.exit_code == 0, result.exception
     assert "the data are not separable: weights on rows" in result.stdout
-    assert "none is known for 'linear with 3 outputs'" in result.stdout
+    one = "left out: kernel machines are for one output, these units have 3"
+    assert all(f"{name:18}{one}" in result.stdout for name in ("F₂ max-margin:", "tangent kernel:"))
     assert (tmp_path / "out" / "margin.png").read_bytes()[:4] == b"\x89PNG"
 
 

@@ -186,7 +186,7 @@ def test_a_margin_that_atoms_prove_is_not_said_to_be_none(small):
     found, gamma = run.max_margin, np.sqrt(0.5) / (1.0 + 1.0 / small)
     assert found.lower <= gamma <= found.upper <= 2.0 * found.resolution
     assert found.is_positive and not found.is_none
-    assert row(run, "F₁ max-margin").startswith("in [") and has_margins(run)
+    assert row(run, "max-margin γ").startswith("in [") and has_margins(run)
     said = str(margin_report(run=run))
     assert "not separable" not in said and "no margin" not in said
 

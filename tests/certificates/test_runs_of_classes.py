@@ -121,12 +121,12 @@ def test_a_run_whose_gradients_are_all_rounded_to_zero_proves_an_upper_end(monke
     low, high = (s.records[f"margin_{end}"][-1] for end in ("lower", "upper"))
     assert low > 0.1 and high < np.inf
     told = f"in [{low:.6g}, {high:.6g}] (certified by the run alone)"
-    assert dict(summary(s))["F₁ max-margin"] == told
+    assert dict(summary(s))["max-margin γ"] == told
     unknown = hkflow.Objective.soft_argmin
     monkeypatch.setattr(hkflow.Objective, "soft_argmin", lambda *of: np.nan * unknown(*of))
     s, _ = saturated()
     assert np.isinf(s.records["margin_upper"]).all()
-    assert dict(summary(s))["F₁ max-margin"] == f"at least {low:.6g} (certified by the run alone)"
+    assert dict(summary(s))["max-margin γ"] == f"at least {low:.6g} (certified by the run alone)"
 
 
 @pytest.mark.parametrize("log_scale", [0.0, 1.5])

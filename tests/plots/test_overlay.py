@@ -218,7 +218,7 @@ def test_a_study_is_drawn_with_bands_and_gamma(place, wide):
 
 def test_the_figure_of_the_study_is_its_curves(place):
     figure = plots.draw("convergence", place, wide=True)
-    assert [ax.get_ylabel() for ax in figure.axes] == ["margin min y h/|ν|"]
+    assert [ax.get_ylabel() for ax in figure.axes] == ["margin per |ν|"]
     assert (place / "figure.png").exists() is False  # the command draws it
 
 

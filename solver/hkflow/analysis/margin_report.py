@@ -23,6 +23,7 @@ from ..running.check import build_case, read_case
 from ..solving.final_margin import heaviest_atoms, max_margin_of
 from ..solving.result import ResultLike
 from ..store.run import loaded
+from .summary import margin_name
 
 SHOWN = 20  # atoms that a report lists
 MOST_DATA = 5000  # of kernel machines, which take a minute then, and data³ operations
@@ -106,11 +107,12 @@ class MarginReport:
             why = "rounding hides" if hidden else "the search's end leaves"
             gap += f", wider than the tolerance {f1.tolerance:g}: {why} the rest"
         lines = [
-            f"F₁ max-margin in [{f1.lower:.8g}, {f1.upper:.8g}] ({proof})",
+            f"{margin_name(self.problem)} in [{f1.lower:.8g}, {f1.upper:.8g}] ({proof})",
             f"relative gap:     {gap}",
         ]
         if self.contradiction:
-            lines = [f"F₁ max-margin: 0 (certified), no margin is positive: {self.contradiction}"]
+            name = margin_name(self.problem)
+            lines = [f"{name}: 0 (certified), no margin is positive: {self.contradiction}"]
         elif self.problem.objective.feature.joint:
             gamma = "" if self.gamma is None else f"; γ_ℓ1 in {_interval(self.gamma)}"
             lines.append(f"of a network:     the same, per squared norm of all weights{gamma}")
@@ -261,6 +263,8 @@ def margin_report(
 
 
 def _f2(objective):
+    if objective.feature.outputs > 1:
+        return _one_output(objective.feature)
     if objective.feature.name not in KERNELS:
         return f"no closed-form kernel for '{objective.feature.name}'"
     if (count := len(objective.targets)) > MOST_DATA:
@@ -269,6 +273,10 @@ def _f2(objective):
         return f2_max_margin(objective)
     except HkflowError as error:
         return f"not found: {error}"
+
+
+def _one_output(feature):
+    return f"left out: kernel machines are for one output, these units have {feature.outputs}"
 
 
 def _too_many(count):
@@ -284,6 +292,8 @@ def _tangent(problem):
             "belongs to random units: of a case with"
             " method.kind = 'network' and method.points = 'gaussian'"
         )
+    if problem.objective.feature.outputs > 1:
+        return _one_output(problem.objective.feature)
     if problem.objective.feature.name not in KERNELS:
         return f"none is known for '{problem.objective.feature.name}'"
     if (count := len(problem.objective.targets)) > MOST_DATA:

@@ -9,6 +9,7 @@ from ..certificates.margin import MaxMargin, power_above
 from ..methods.step import ENERGIES
 from ..objectives.objective import Objective
 from ..objectives.protocol import prediction_shape
+from ..problem.problem import Problem
 from ..shown import counted
 from ..solving.registry import RECORDS, are_per_mass, in_units_of_one, own_names, record_of
 from ..solving.result import Result
@@ -180,7 +181,7 @@ def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
         return rows
     # halves of two signs may cancel: rounding alone makes the margin negative
     cancel = len(run.signs) == 2 or run.problem.objective.feature.joint
-    name, zero = "F₁ max-margin", "0" if cancel else "at most 0"
+    name, zero = margin_name(run.problem), "0" if cancel else "at most 0"
     if run.contradiction:
         return [*rows, (name, f"{zero}: {run.contradiction}")]
     if found is not None and found.is_none:
@@ -196,6 +197,11 @@ def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
     low = max(0.0, low) if cancel else low
     ends = f"in [{low:.6g}, {high:.6g}]" if np.isfinite(high) else f"at least {low:.6g}"
     return [*rows, (name, f"{ends} (certified{by}){more}")]
+
+
+def margin_name(problem: Problem) -> str:
+    """What the max-margin of a problem's data is called: F₁ where units have one output."""
+    return "max-margin γ" if problem.objective.risk.coupled else "F₁ max-margin"
 
 
 def gamma_text(found: MaxMargin) -> str:

@@ -504,7 +504,7 @@ def margin(
         typer.Option("--from", help="a run folder instead: start from its heaviest atoms"),
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(help="relative gap of the two values that enclose the F₁ max-margin")
+        float, typer.Option(help="relative gap of the two values that enclose the max-margin")
     ] = 1e-6,
     output: Annotated[
         Path | None,
@@ -524,10 +524,10 @@ def margin(
     from ..running.progress import doing
     from ..solving.interrupts import DeferredInterrupt
 
-    with DeferredInterrupt() as interrupt, doing("F₁ max-margin", quiet=False) as tell:
+    with DeferredInterrupt() as interrupt, doing("max-margin", quiet=False) as tell:
 
         def watch(count: int, lower: float, upper: float) -> bool:
-            tell(f"F₁ max-margin in ({lower:.6g}, {upper:.6g}) after {count} linear programmes")
+            tell(f"max-margin in ({lower:.6g}, {upper:.6g}) after {count} linear programmes")
             return interrupt.received
 
         report = margin_report(case, run, tolerance, watch, **_parsed(overrides))

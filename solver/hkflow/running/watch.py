@@ -130,4 +130,4 @@ def bounds(name: str, series: dict[str, Series]) -> str:
     if name != "margin" or "margin_upper" not in series:
         return ""
     low, high = series["margin_lower"].last, series["margin_upper"].last
-    return "" if np.isnan(high) else f"F1 max-margin in [{low:.5g}, {high:.5g}]"
+    return "" if np.isnan(high) else f"max-margin in [{low:.5g}, {high:.5g}]"

@@ -93,7 +93,7 @@ OF_CLASSIFIERS = (
     Record(
         "margin", "margin",
         "Smallest margin of the data over the mass; of several classes the lead of the own one.",
-        "min y h/|ν|",
+        "per |ν|",
         panel="margins", compared=True,
     ),
     Record("smooth_margin", "smooth margin", "Minus the log of the loss.", "γ̃", SCALED),
