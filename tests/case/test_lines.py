@@ -126,3 +126,14 @@ def test_faults_of_what_is_set_besides_name_no_line(tmp_path):
     assert fails(tmp_path, right, **wrong).startswith(f"{lead}objective.activation: unknown")
     assert fails(tmp_path, right, title="\0").startswith(f"{lead}title: text must not")
     assert fails(tmp_path, CASE, time={"end": -1}).startswith("/a.toml:5: objective.activation: ")
+
+
+def test_a_table_whose_kind_is_set_has_no_lines_of_the_old_kind(tmp_path):
+    """Its keys went with it; where the kind is that of the text they and their lines stay."""
+    right = CASE.replace("rellu", "relu") + '[initial]\nkind = "caps"\nradius = -1.0\n'
+    lead = "/a.toml, what is set: "
+    assert fails(tmp_path, right, initial={"kind": "run"}) == f"{lead}initial.run: is missing."
+    found = fails(tmp_path, right, **{"initial.kind": "uniform", "data.source": "csv"})
+    assert found.splitlines() == [f"{lead}data.{key}: is missing." for key in ("file", "label")]
+    found = fails(tmp_path, right, initial={"kind": "caps"})
+    assert "\n/a.toml:15: initial.radius: must be greater than 0" in found

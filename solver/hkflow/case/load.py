@@ -146,11 +146,23 @@ def _checked(tables, text, folder, name, overrides, source):
     for key, value in sorted(overrides.items(), key=lambda item: not _chooses_kind(*item)):
         _override(tables, key.split("."), value)
     refuse_unfit(tables, source)
-    lines = lines_of(text, overrides)
+    lines = _without_replaced(lines_of(text, overrides), tables)
     try:
         return CaseFile(Case.model_validate(tables), text, Path(folder), name, source, lines)
     except ValidationError as error:
         raise CaseError(placed(sentences(error, Case), source, lines)) from None
+
+
+def _without_replaced(lines, tables):
+    """Lines where a table whose kind an override chooses, and what of the text went with the old
+    kind, are set elsewhere."""
+    for table, field in UNIONS.items():
+        if lines.get(f"{table}.{field}") == 0:
+            kept = {f"{table}.{key}" for key in tables[table]}
+            keys = (key for key in lines if key == table or key.startswith(f"{table}."))
+            gone = [key for key in keys if ".".join(key.split(".")[:2]) not in kept]
+            lines |= dict.fromkeys(gone, 0)
+    return lines
 
 
 def parse_override(text: str) -> tuple[str, Any]:
