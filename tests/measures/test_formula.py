@@ -96,3 +96,13 @@ def test_any_text_is_a_formula_or_refused(text):
     except ValueError:
         return
     np.asarray(formula({"x": 0.5, "y": np.ones(3), "sign": 1.0}), dtype=float)
+
+
+def test_a_gradient_takes_every_function_once(monkeypatch):
+    """Its cost is that of a value for each variable, however long a sum is."""
+    calls = []
+    monkeypatch.setitem(FUNCTIONS, "exp", (lambda x: calls.append(x) or np.exp(x), 1))
+    x = np.array([0.3, -0.2])
+    slope = Formula(" + ".join(["exp(x)"] * 50), ("x",)).gradient({"x": x})["x"]
+    np.testing.assert_allclose(slope, 50.0 * np.exp(x), rtol=1e-14, atol=0.0)
+    assert len(calls) == 50

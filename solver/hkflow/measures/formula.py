@@ -89,15 +89,14 @@ class Formula:
     def _dual(self, node, values, name):
         """The number of a node and its derivative by one variable, 0.0 if it does not depend on
         it."""
-        value = self._value(node, values)
-        if isinstance(node, ast.Name):
-            return value, 1.0 if node.id == name else 0.0
-        if isinstance(node, ast.Constant | ast.Compare):
+        if isinstance(node, ast.Name | ast.Constant):
+            return self._value(node, values), 1.0 if getattr(node, "id", None) == name else 0.0
+        parts = [self._dual(part, values, name) for part in self._operands(node)]
+        value = self._applied(node, [number for number, _ in parts])
+        if isinstance(node, ast.Compare):
             return value, 0.0
         if isinstance(node, ast.Call):
-            parts = [self._dual(part, values, name) for part in node.args]
             return value, self._called(node.func.id, parts)
-        parts = [self._dual(part, values, name) for part in self._parts(node)]
         if isinstance(node, ast.UnaryOp):
             return value, OPERATORS[type(node.op)](parts[0][1])
         (a, da), (b, db) = parts
@@ -172,10 +171,17 @@ class Formula:
             return values[node.id]
         if isinstance(node, ast.Constant):
             return np.float64(node.value)
+        return self._applied(node, [self._value(part, values) for part in self._operands(node)])
+
+    def _operands(self, node):
+        """What an operation or a function is applied to."""
+        return node.args if isinstance(node, ast.Call) else self._parts(node)
+
+    @staticmethod
+    def _applied(node, parts):
+        """The number of a node whose operands have these numbers."""
         if isinstance(node, ast.Call):
-            function = FUNCTIONS[node.func.id][0]
-            return function(*(self._value(part, values) for part in node.args))
-        parts = [self._value(part, values) for part in self._parts(node)]
+            return FUNCTIONS[node.func.id][0](*parts)
         if not isinstance(node, ast.Compare):
             return OPERATORS[type(node.op)](*parts)
         pairs = zip(node.ops, parts, parts[1:], strict=False)
