@@ -430,3 +430,20 @@ def test_the_command(made, tmp_path):
     )
     _, err = hk("compare", a, made("steady", **{"flow": {"kind": "wasserstein"}}).path, code=2)
     assert "flow.reaction is 4 in the first and 0 in the second" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("axes, cells", [(2, 16), (4, 120)])
+def test_energies_without_data_are_compared_by_their_measures_alone(axes, cells):
+    """Nothing is predicted, where 0 was shown as the difference of all predictions."""
+    energy = hkflow.Sum(hkflow.External("-x" if axes < 4 else "-theta1"), axes=axes)
+    problem = hkflow.Problem(hkflow.Domain(axes - 1).mesh(cells), energy, hkflow.Flow(1.0))
+    a, b = (hkflow.solve(problem, 0.5, kind=kind) for kind in ("grid", "particles"))
+    found = hkflow.compare(a, b)
+    assert np.isnan([found.test_max, found.test_rms, found.data_max]).all()
+    assert (found.moment[1:] > 0.0).all()
+    assert "h_A" not in str(found) and "predictions" not in str(found)
+    figure = Figure(figsize=(8.0, 6.4))
+    draw_comparison(figure, found)
+    figure.canvas.draw()
+    with pytest.raises(ValueError, match="energies without data predict nothing"):
+        a.predict(np.ones((1, axes)))

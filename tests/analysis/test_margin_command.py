@@ -127,6 +127,14 @@ def test_a_run_is_polished_into_the_same_interval(tmp_path):
     assert "F₁ max-margin:    in [" in CliRunner().invoke(app, ["info", str(run.path)]).stdout
 
 
+def test_energies_beside_data_leave_their_margin_as_it_is(tmp_path):
+    plain = margin_report(small(tmp_path))
+    energies = [{"kind": "external", "potential": "x"}, {"kind": "entropy", "temperature": 0.1}]
+    added = margin_report(small(tmp_path), energy=energies, **{"domain.cells": 42})
+    assert (added.f1.lower, added.f1.upper) == (plain.f1.lower, plain.f1.upper)
+    assert added.f2.machine.value == plain.f2.machine.value
+
+
 def test_a_network_has_a_tangent_kernel_and_atoms_a_programme_of_their_own(tmp_path):
     with_network = (
         CLUSTERS.read_text()
@@ -294,6 +302,7 @@ def test_a_report_outlives_a_folder_that_cannot_be_written(tmp_path):
             ),
         ),
         (("cases/population/sphere.toml",), "needs data; a population has none"),
+        (("cases/energies/oscillators.toml",), "has none, nor have energies alone"),
         (("cases/moroshko/path.toml", "--tolerance", "nan"), "finite and at least 0, got nan"),
         (("cases/moroshko/path.toml", "--tolerance=-1"), "finite and at least 0, got -1"),
         (("--from", "nowhere"), "no run here"),

@@ -166,6 +166,14 @@ def test_no_rows_have_no_predictions_and_huge_ones_no_warning(tmp_path):
         assert table["prediction"].tolist() == values
 
 
+def test_energies_without_data_predict_nothing(tmp_path):
+    energy = hkflow.Sum(hkflow.External("-x"), axes=2)
+    solved = hkflow.solve(hkflow.Problem(hkflow.circle_mesh(12), energy, hkflow.Flow(1.0)), 0.1)
+    np.save(tmp_path / "rows.npy", np.ones((1, 2)))
+    with pytest.raises(hkflow.RunFolderError, match="energies without data predict nothing"):
+        predicted(solved, read_rows(solved, tmp_path / "rows.npy"))
+
+
 def test_a_run_that_did_not_keep_its_preparation_says_so(run, tmp_path):
     import shutil
 

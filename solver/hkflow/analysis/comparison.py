@@ -40,7 +40,7 @@ class Comparison:
 
     a, b : the runs;  saves : (n, 2) their saves;  time : (n,);  test_inputs : (n_test, dim)
     data_max, data_rms, test_max, test_rms : (n,) of h_A − h_B on the data, nan if there are none,
-        and on test_inputs
+        and on test_inputs, nan for energies without data, which predict nothing
     objective, mass : (n, 2) of both;  moment : (n,) |∫ε θ dν_A − ∫ε θ dν_B|
     chosen : (k,) indices of the times that the table shows and that W2 and GHK are computed at
     distances : by name, those of W1, W2 and GHK that there are: (n, 2) values and error bars, nan
@@ -156,13 +156,17 @@ def _by_parts(runs, saves, mesh):
 def _row(runs, saves, atoms, test):
     """The numbers of one common time, by name."""
     data = runs[0].predictions[saves[0]] - runs[1].predictions[saves[1]]
-    new = runs[0].predict(test, saves[0], prepared=True)
-    new = new - runs[1].predict(test, saves[1], prepared=True)
+    new = np.zeros(0)
+    if runs[0].predicts:
+        first, second = (
+            run.predict(test, save, prepared=True) for run, save in zip(runs, saves, strict=True)
+        )
+        new = first - second
     return {
         "data_max": np.abs(data).max() if len(data) else np.nan,
         "data_rms": np.sqrt(np.mean(data**2)) if len(data) else np.nan,
-        "test_max": np.abs(new).max(),
-        "test_rms": np.sqrt(np.mean(new**2)),
+        "test_max": np.abs(new).max() if len(new) else np.nan,
+        "test_rms": np.sqrt(np.mean(new**2)) if len(new) else np.nan,
         "objective": [run.objective_at(save) for run, save in zip(runs, saves, strict=True)],
         "mass": [one.mass for one in atoms],
         "moment": np.linalg.norm(atoms[0].moment() - atoms[1].moment()),
@@ -389,9 +393,8 @@ def table(c: Comparison) -> str:
     ]
     lines += _difference_table(c) + [""] + _value_table(c) + [""]
     data = f"the {len(c.a.targets)} data and on " if len(c.a.targets) else ""
-    lines.append(
-        f"h: predictions on {data}{len(c.test_inputs)} new inputs; moment: |∫εθ dν_A - ∫εθ dν_B|."
-    )
+    h = f"h: predictions on {data}{len(c.test_inputs)} new inputs; " if c.a.predicts else ""
+    lines.append(f"{h}moment: |∫εθ dν_A - ∫εθ dν_B|.")
     lines += [LEGENDS[name] for name in c.distances]
     if not np.isnan(c.density).all():
         lines.append(DENSITY_LEGEND)
@@ -435,13 +438,17 @@ DENSITY_LEGEND = (
 
 
 def _difference_table(c):
-    """One line per chosen time, two of heading."""
+    """One line per chosen time below a heading; of predictions only where there are some."""
     width = {"W1": 8, "W2": 17, "GHK": 17}
     top = f"{'':9} {'|h_A - h_B|, data':>17} {'|h_A - h_B|, new':>17} {'':8}"
-    head = f"{'t':>9} {'max':>8} {'RMS':>8} {'max':>8} {'RMS':>8} {'moment':>8}"
-    lines = [top, head + "".join(f" {name:>{width[name]}}" for name in c.distances)]
+    norms, columns = f"{'max':>8} {'RMS':>8} ", [c.data_max, c.data_rms, c.test_max, c.test_rms]
+    if not c.a.predicts:
+        top, norms, columns = "", "", []
+    head = f"{'t':>9} {norms}{norms}{'moment':>8}"
+    lines = [top] if top else []
+    lines.append(head + "".join(f" {name:>{width[name]}}" for name in c.distances))
     for k in c.chosen:
-        numbers = [c.data_max[k], c.data_rms[k], c.test_max[k], c.test_rms[k], c.moment[k]]
+        numbers = [column[k] for column in (*columns, c.moment)]
         line = f"{c.time[k]:9.5g} " + " ".join(f"{_number(number):>8}" for number in numbers)
         lines.append(
             line

@@ -2,7 +2,7 @@
 and files of both."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +246,8 @@ def margin_report(
             )
             or None
         )
+    data = getattr(problem.objective, "data", None)  # of a sum of energies, whose margin is theirs
+    problem = replace(problem, objective=data) if data else problem
     try:
         f1 = max_margin_of(problem, start, tolerance, watch=watch)
         return MarginReport(

@@ -282,7 +282,7 @@ def check_labels(objective: Objective) -> None:
         )
     y = objective.targets
     if len(y) == 0:
-        raise ValueError("A max-margin needs data; a population has none.")
+        raise ValueError("A max-margin needs data; a population has none, nor have energies alone.")
     if objective.risk.coupled:
         return  # whose targets an objective has checked
     wrong = np.unique(y[~np.isin(y, (1.0, -1.0))])

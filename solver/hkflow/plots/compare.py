@@ -31,7 +31,7 @@ def save_comparison(comparison: Comparison, path: str | Path | None = None) -> P
 
 
 def draw_comparison(figure: AnyFigure, c: Comparison) -> None:
-    """A title and five panels on an empty figure."""
+    """A title and five panels on an empty figure, of which those of predictions need some."""
     names = [
         f"{letter}: {plain(run.stem, 40)} ({_carriers(run)})"
         for letter, run in (("A", c.a), ("B", c.b))
@@ -40,9 +40,13 @@ def draw_comparison(figure: AnyFigure, c: Comparison) -> None:
     top, bottom = figure.subfigures(2, 1, height_ratios=(2.1, 1.0))  # type: ignore[misc]
     left, right = top.subfigures(1, 2, width_ratios=(1.1, 1.0))
     draw = {"circle": _draw_on_circle, "map": _draw_on_sphere}
-    draw.get(c.a.domain.picture, _draw_predictions)(left, c)
-    differences, distances = right.subplots(2, 1, sharex=True)
-    _draw_differences(differences, c)
+    if c.a.domain.picture in draw or c.a.predicts:
+        draw.get(c.a.domain.picture, _draw_predictions)(left, c)
+    if c.a.predicts:
+        differences, distances = right.subplots(2, 1, sharex=True)
+        _draw_differences(differences, c)
+    else:
+        distances = right.subplots()
     _draw_distances(distances, c)
     by_scale = are_per_mass(c.a.records) or are_per_mass(c.b.records)
     for ax, of in zip(bottom.subplots(1, 2), (records.objective_of, records.mass_of), strict=True):

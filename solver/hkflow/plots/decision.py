@@ -27,11 +27,6 @@ COARSE = 40  # pixels along each input of a map that only finds its range
 ROUNDING = 1e-12  # of the mass: smaller predictions are drawn as 0
 
 
-def predicts(run: Result) -> bool:
-    """Whether there are targets, of data or of a population's teacher."""
-    return len(run.targets) > 0 or hasattr(run.problem.objective, "teacher")
-
-
 def draw_predictions(ax: Axes, run: Result, save: int = -1, shared: Sequence[int] = ()) -> None:
     """Draw the prediction h at a save: a curve for one input, a map for two; h/|ν| where the mass
     is beyond numbers.

@@ -75,7 +75,7 @@ def _particle_height(run, wide):
 
 
 def _predicts_nothing(run):
-    return "" if decision.predicts(run) else "has no data to predict"
+    return "" if run.predicts else "has no data to predict"
 
 
 def _many_inputs(run):

@@ -7,7 +7,7 @@ import numpy as np
 from ..solving.result import Result, ResultLike
 from ..store.shown import density_of
 from . import records
-from .decision import draw_predictions, predicts
+from .decision import draw_predictions
 from .density import draw_measure
 from .figures import AnyFigure, Saves
 from .shown import plain, time_of
@@ -27,7 +27,7 @@ def draw_overview(figure: AnyFigure, run: Result, save: int = -1, shared: Saves 
     figure.suptitle(f"{title}\n{time_of(run, -1)}{_error(run)}", fontsize=9, wrap=True)
     top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1.0))  # type: ignore[misc]
     left, right = top.subfigures(1, 2)
-    if not predicts(run):
+    if not run.predicts:
         draw_measure(left, run, 0, title=False)
         left.suptitle("at the start", fontsize=9)
         right.suptitle("at the end", fontsize=9)

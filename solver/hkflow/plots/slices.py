@@ -10,7 +10,6 @@ from ..analysis.comparison import frame
 from ..solving.result import Result
 from ..store.shown import is_normalised, name_of
 from . import sphere
-from .decision import predicts
 from .figures import AnyFigure, Saves
 from .shown import (
     COLORS,
@@ -43,7 +42,7 @@ def unfit_for_planes(run: Result) -> str:
     """Why a run's predictions are not drawn over planes, as the end of "this run …", or ""."""
     if run.problem.objective.risk.coupled:
         return "predicts several outputs"
-    if not predicts(run):
+    if not run.predicts:
         return "has no data to predict"
     count = run.inputs.shape[1]
     return "" if count == 3 else f"has {count} input{'s' * (count != 1)}"

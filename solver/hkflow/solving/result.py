@@ -511,6 +511,11 @@ class Result:
 
     # --- what it predicts
 
+    @property
+    def predicts(self) -> bool:
+        """Whether there are targets, of data or of a population's teacher."""
+        return len(self.targets) > 0 or hasattr(self.problem.objective, "teacher")
+
     @cached_property
     def predictions(self) -> NDArray[np.float64]:
         """h on the data at the saves, (n_saves, n_data), of vectors (n_saves, n_data, k); inf, with
@@ -552,8 +557,11 @@ class Result:
         normalised : h/|ν|, the prediction of ν/|ν|; wanted where the mass is beyond numbers, see
             atoms_at;  prepared : inputs (n, dim) are as `self.inputs` already
         A row with a value that is missing has the prediction nan, unless the case imputes it.
-        Raises ValueError for rows of another length, CaseError for cells that do not fit.
+        Raises ValueError for rows of another length, and for energies without data, which predict
+        nothing; CaseError for cells that do not fit.
         """
+        if not self.predicts:
+            raise ValueError(f"{self.name}: energies without data predict nothing.")
         log_mass = self.log_mass_at(save)
         unit = normalised or log_mass < -LARGEST_LOG_MASS  # smaller than weights can be
         feature, atoms = self.problem.objective.feature, self.atoms_at(save, unit)

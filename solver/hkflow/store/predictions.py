@@ -31,10 +31,12 @@ def predicted(run: Result, columns: Columns) -> dict[str, Any]:
     Where the mass is beyond numbers they are predictions/mass. A row with a missing value that the
     run does not impute has the prediction nan.
     Raises CaseError with all cells that do not fit, and for columns that are not there;
-    RunFolderError for a run without a save.
+    RunFolderError for a run without a save, or of energies without data.
     """
     if len(run.time) == 0:
         raise RunFolderError(f"{run.name}: holds no save yet, so it predicts nothing.")
+    if not run.predicts:
+        raise RunFolderError(f"{run.name}: energies without data predict nothing.")
     normalised = is_normalised((run, -1))
     with np.errstate(over="ignore", invalid="ignore"):  # of inputs near the largest numbers
         values = run.predict(

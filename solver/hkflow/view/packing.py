@@ -238,7 +238,7 @@ def _map(run):
     """Predictions on an even grid of one or two inputs, two bytes each in units of their largest at
     a save."""
     columns, feature = run.inputs.shape[1], run.problem.objective.feature
-    if columns not in PIXELS or feature.outputs > 1 or run.domain.fixed:
+    if columns not in PIXELS or feature.outputs > 1 or run.domain.fixed or not run.predicts:
         return {}, {}
     ends = frames(run.inputs)
     ticks = [np.linspace(low, high, PIXELS[columns]) for low, high in ends]
