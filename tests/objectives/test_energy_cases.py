@@ -73,6 +73,15 @@ def test_every_fault_is_a_sentence(old, new, sentence):
         build_case(case(old, new))
 
 
+def test_the_clock_of_a_margin_wants_its_loss_alone():
+    """It was said to want the loss that it had."""
+    data = DATA.replace("logistic", "smooth-margin").replace("weight_decay = 0.1\n", "")
+    text = TEXT.replace("dim = 1\n", "").replace("[domain]", data + "[domain]")
+    text = text.replace('"wasserstein"', '"wasserstein"\ntime_variable = "margin"')
+    with pytest.raises(hkflow.CaseError, match="F has energies beside the data. Choose"):
+        build_case(case(text=text))
+
+
 def test_check_tells_kernels_whose_series_is_not_exact():
     told = prospects(case(), *build_case(case()))
     assert not any("series" in sentence for sentence in told)

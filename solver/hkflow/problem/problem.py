@@ -130,6 +130,12 @@ class Problem(Shown):
                 "A signed density (depth 1) has no weight decay λ|ν|: weight_decay must be 0."
             )
         if flow.time_variable == "margin" and self.objective.risk.scaled is None:
+            data = getattr(self.objective, "data", self.objective)
+            if data is not self.objective and data and data.risk.scaled is not None:
+                raise ValueError(
+                    "The time variable 'margin' runs by the smooth margin −F, but F has energies"
+                    " beside the data. Choose the time variable 'time', or leave them out."
+                )
             raise ValueError(
                 "The time variable 'margin' runs by the smooth margin −F, but the risk is"
                 f" '{self.objective.risk.name}'. Choose the loss smooth-margin or"
