@@ -49,9 +49,10 @@ class Particles(PointMethod, OdeMethod):
         auto takes them where stability keeps explicit steps short, at most 2048 data lead, and it
         does not step over kinks
     noise : how U is injected when σ > 0. "deterministic": all weights decay at rate σ, and in the
-        middle of every interval mass σ·interval is put on a fixed quasi-uniform set, whose
-        particles then move with the others: their number grows. "random": there, every particle
-        dies with probability 1 − e^{−σ·interval} and is born again uniform with weight 1/n
+        middle of every interval mass σ·interval, or what they lose if the flow keeps its mass, is
+        put on a fixed quasi-uniform set, whose particles then move with the others: their number
+        grows. "random": there, every particle dies with probability 1 − e^{−σ·interval} and is
+        born again uniform with weight 1/n, or an even share of what died if the flow keeps its mass
     noise_points : size of that quasi-uniform set;  noise_interval : the longest interval; saves end
         intervals
     seed : of the random noise and of Brownian steps
@@ -532,9 +533,9 @@ class Particles(PointMethod, OdeMethod):
         self.before_noise, self.trial, self.renewal = before, renewal.current, renewal
 
     def _inject(self, e):
-        """Start from the particles of e and a quasi-uniform set of total mass σ·interval; returns
+        """Start from the particles of e and a quasi-uniform set of the mass that is given; returns
         that, in units of e^log_scale."""
-        new, mass = self.sites, self._given() * self.flow.noise * self.interval
+        new, mass = self.sites, self._given()
         self._place(
             np.concatenate([unblocked(e.points, self.n), new.positions]),
             np.concatenate([self.signs, new.signs]),
@@ -543,9 +544,10 @@ class Particles(PointMethod, OdeMethod):
         return mass * np.exp(-self.log_scale)
 
     def _given(self):
-        """The mass of which noise gives a share σ·interval: 1, or all of it if it stays what it
-        is."""
-        return self.mass_at_start if self.flow.keeps_mass else 1.0
+        """The mass that noise gives in an interval: σ·interval, or what decays in its two halves if
+        the mass stays what it is."""
+        share = self.flow.noise * self.interval
+        return 2.0 * np.sinh(0.5 * share) * self.mass_at_start if self.flow.keeps_mass else share
 
     def _sites(self, count):
         """Where mass is injected: an even set of total mass 1, shared by the signs."""
@@ -560,17 +562,20 @@ class Particles(PointMethod, OdeMethod):
 
     def _renew(self, e):
         """Start from the particles of e, of which some die and are born again uniform with weight
-        1/n; returns the mass gained."""
+        1/n, or with what they had together, shared evenly, where the mass stays; returns the mass
+        gained."""
         positions, log_weights = unblocked(e.points, self.n).copy(), e.log_weights.copy()
         dead = np.flatnonzero(
             self.random.random(self.n) < -np.expm1(-self.flow.noise * self.interval)
         )
         positions[dead] = random_uniform(self.random, len(dead), self.problem.dim)
-        lost, weight = np.exp(log_weights[dead] - self.log_scale).sum(), self._given() / self.n
-        log_weights[dead], signs = np.log(weight), self.signs.copy()
+        lost, each, signs = log_weights[dead], -np.log(self.n), self.signs.copy()
+        if self.flow.keeps_mass and len(dead):
+            each = np.logaddexp.reduce(lost) - np.log(len(dead))
+        log_weights[dead] = each
         signs[dead] = self.random.choice(np.array(self.problem.signs, dtype=float), size=len(dead))
         self._place(positions, signs, log_weights)
-        return len(dead) * weight * np.exp(-self.log_scale) - lost
+        return len(dead) * np.exp(each - self.log_scale) - np.exp(lost - self.log_scale).sum()
 
 
 def _kinks(problem, some=None):
