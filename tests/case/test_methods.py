@@ -1,6 +1,7 @@
 """What case files say of particles and networks."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -133,6 +134,7 @@ def test_a_grid_needs_cells_and_steps_belong_to_descent(case):
 NOISE = ('kind = "hellinger-kantorovich"', 'kind = "hellinger-kantorovich"\nnoise = 0.1')
 SMOOTH = ('"relu"', '"squared-relu"')
 WITHOUT_CELLS = ("cells = 24\n", "")
+ENERGIES = ("[flow]", '[[energy]]\nkind = "external"\npotential = "x"\n\n[flow]')
 
 
 @pytest.mark.parametrize(
@@ -143,6 +145,7 @@ WITHOUT_CELLS = ("cells = 24\n", "")
         ([NOISE], "grid", "noise or entropy makes the measure a density"),
         ([NOISE, WITHOUT_CELLS], "particles", "there is noise or entropy, and no mesh"),
         ([SMOOTH], "particles", "there is no noise, and 'squared-relu' has no closed form"),
+        ([ENERGIES], "particles", "there is no noise, and 'relu and energies' has no closed form"),
     ],
 )
 def test_auto_takes_the_best_method_and_check_says_why(case, changes, kind, why):
@@ -162,7 +165,7 @@ def test_auto_takes_the_best_method_and_check_says_why(case, changes, kind, why)
 def test_check_of_energies_speaks_of_energies():
     """It spoke of a population risk alone."""
     said, _ = hk("check", ROOT / "cases" / "energies" / "oscillators.toml")
-    assert "takes grid: a population risk, or a sum of energies, is a smooth function of" in said
+    assert "takes grid: without data F is a smooth function of a density" in said
 
 
 @pytest.mark.parametrize("signed", ["sphere", "signed-sphere"])
@@ -211,6 +214,8 @@ def test_problems_in_python_have_the_same_default(tmp_path):
     meshed = hkflow.Problem(hkflow.circle_mesh(24), objective, hkflow.Flow(), (1, -1))
     assert hkflow.solve(meshed, 0.1).method == "grid"
     assert hkflow.solve(meshed, 0.1, kind="auto").method == "characteristics"
+    pulled = replace(meshed, objective=hkflow.Sum(objective, hkflow.External("x")))
+    assert hkflow.solve(pulled, 0.1, kind="auto").method == "particles"
     units = hkflow.Units(np.eye(2), np.array([1.0, -1.0]))
     network = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), (1, -1), units)
     assert hkflow.solve(network, 0.1).method == "network"

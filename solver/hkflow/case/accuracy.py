@@ -11,11 +11,10 @@ from ..geometry.domain import Domain
 from ..methods.rules import best_method, has_many_kinks
 from .datasets import read_named
 from .functions import built_in_feature
-from .resolve import spreads, varies
+from .resolve import spreads, units_and_data, varies
 from .schema.case import Case, ErrorTable
 from .schema.initial import GIVEN
 from .schema.methods import TABLES
-from .schema.objective import unit_name
 
 FIRST_POINTS = 256  # for each sign, of the coarse run on a sphere without meshes
 MOST_POINTS = 400_000  # for each sign
@@ -53,10 +52,11 @@ def with_method(case: Case, folder: Path) -> tuple[Case, int]:
     table = case.method
     if table.kind != "auto":
         return case, dim
+    name, with_data = units_and_data(case)
     kind, _ = best_method(
-        unit_name(case.objective),
+        name,
         spreads(case),
-        case.is_by_data,
+        with_data,
         Domain(dim).has_meshes,
         case.domain.kind == "fixed-features",
         varies(case),

@@ -38,10 +38,9 @@ from .functions import built_in_feature, check_activation, feature_of
 from .memory import check_memory
 from .mesh_cache import cached_mesh
 from .randomness import DATA, random_numbers
-from .resolve import domain_of, flow_of, spreads, varies
+from .resolve import domain_of, flow_of, spreads, units_and_data, varies
 from .schema.case import Case
 from .schema.initial import UniformInitial
-from .schema.objective import unit_name
 
 
 def build_problem(
@@ -288,5 +287,5 @@ def _counted(case, columns):
 
 def _best_without_mesh(case):
     """The method that suits a sphere without meshes."""
-    data, name = case.is_by_data, unit_name(case.objective)
-    return best_method(name, spreads(case), data, False, False, varies(case))[0]
+    name, with_data = units_and_data(case)
+    return best_method(name, spreads(case), with_data, False, False, varies(case))[0]

@@ -41,15 +41,25 @@ def best_method_of(case: Case | ProblemCase, data: Any = None) -> tuple[str, str
 
     data : None, or what has the `inputs` that it reads
     """
+    name, with_data = units_and_data(case)
     return best_method(
-        unit_name(case.objective),
+        name,
         spreads(case),
-        getattr(case, "is_by_data", True),
+        with_data,
         case.domain.cells is not None,
         case.domain.kind == "fixed-features",
         varies(case),
         data is not None and has_many_kinks(data.inputs),
     )
+
+
+def units_and_data(case: Case | ProblemCase) -> tuple[str, bool]:
+    """What `best_method` calls the units, and whether there are data: energies beside these make
+    other units of them."""
+    name = unit_name(case.objective)
+    if getattr(case, "energy", None):
+        name = f"{name} and energies"
+    return name, case.data.source not in ("population", "none")
 
 
 def spreads(case: Case | ProblemCase) -> bool:

@@ -45,7 +45,7 @@ def best_method(
     """The method with most accuracy per second, and why: what `kind = "auto"` takes.
 
     activation : its name;  spreads : see Problem
-    data : whether F is the risk of data, not that of a population, nor a sum of energies
+    data : whether F has the risk of data, with or without energies beside it
     meshed : whether a mesh of the domain is given;  discrete : whether the domain is atoms
     varies : whether a rate varies;  many : see `has_many_kinks`
     """
@@ -67,7 +67,7 @@ def best_method(
             return "particles", "kinks of so many data are weak, and steps over them are fast"
         return "characteristics", f"without noise, '{activation}' units move in closed form"
     if not data and meshed:
-        return "grid", "a population risk, or a sum of energies, is a smooth function of a density"
+        return "grid", "without data F is a smooth function of a density"
     known = f"'{activation}'" if data else "a population, or a sum of energies,"
     return "particles", f"there is no noise, and {known} has no closed form"
 

@@ -220,11 +220,6 @@ class Case(Table):
         if self.energy is not None and discrete:
             raise ValueError("[[energy]] tables are for spheres, not for 'fixed-features'")
 
-    @property
-    def is_by_data(self) -> bool:
-        """Whether data alone drive the flow: neither a population nor other energies."""
-        return self.energy is None and self.data.source not in ("population", "none")
-
     def _fits_several_classes(self):
         """Raise ValueError for what units with an output for each class have not."""
         activation, kind, source = self.objective.activation, self.method.kind, self.data.source
