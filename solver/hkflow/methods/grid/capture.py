@@ -85,8 +85,10 @@ class Capture:
         middles = self.chords.middles
         both = np.concatenate([middles + apart, middles - apart])
         self.sides = self.feature.operator(both, objective.inputs, "auto", ranks=objective.ranks)
-        self.external = 0.0 if self.energies is None else self.energies.external_values(both)
-        count = len(middles)
+        self.external_slopes = np.zeros(count := len(middles))
+        if self.energies is not None:
+            ahead, behind = self.energies.external_values(both).reshape(2, -1)
+            self.external_slopes = (ahead - behind) / (2.0 * SIDE)
         self.potential = np.zeros(2 * count)
         self.rates, self.amounts = (np.zeros((len(self.signs), count)) for _ in range(2))
         self.caught, self.sunk = (np.zeros((len(self.signs), mesh.n_cells)) for _ in range(2))
@@ -114,11 +116,12 @@ class Capture:
         chords, cuts, alpha = self.chords, self.cuts, self.flow.transport
         jumps, _ = self.kinks.gradient(loss_gradient)
         self.sides.adjoint(loss_gradient, self.potential)
-        self.potential += self.external
         ahead, behind = self.potential.reshape(2, -1)
+        slopes = (ahead - behind) / (2.0 * SIDE)
         kernels.capture_rates(
             chords.starts, chords.kink, chords.per_volume, self.width,
-            (ahead - behind) / (2.0 * SIDE), self.signs, jumps, alpha, self.rates, self.caught,
+            self.signs[:, None] * slopes + self.external_slopes, self.signs, jumps, alpha,
+            self.rates, self.caught,
         )  # fmt: skip
         kernels.cut_flows(
             cuts.starts, cuts.slot, cuts.kink, cuts.excess, self.signs, jumps, alpha,

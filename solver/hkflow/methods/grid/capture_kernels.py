@@ -63,8 +63,8 @@ def capture_rates(starts, kink, per_volume, width, slopes, signs, jumps, alpha, 
     takes it while the flow contracts there, in the time 1/(αεκ), and nothing from the distance w
     on. So the rate is continuous in the loss gradients, as implicit steps need it.
 
-    width : w, some cells;  slopes (n_chords,) : mean over both sides of the normal slope of J for
-    ε = 1;  rates (n_signs, n_chords);  caught (n_signs, n_cells) their sum
+    width : w, some cells;  slopes (n_signs, n_chords) : mean over both sides of the normal slope of
+    J;  rates (n_signs, n_chords);  caught (n_signs, n_cells) their sum
     """
     n_signs, n = caught.shape
     for b in prange((n + BLOCK - 1) // BLOCK):
@@ -73,7 +73,7 @@ def capture_rates(starts, kink, per_volume, width, slopes, signs, jumps, alpha, 
                 caught[s, c] = 0.0
                 for j in range(starts[c], starts[c + 1]):
                     jump = signs[s] * jumps[kink[j]]
-                    leaves = max(abs(slopes[j]) - 0.5 * jump, 0.0)
+                    leaves = max(abs(slopes[s, j]) - 0.5 * jump, 0.0)
                     rates[s, j] = alpha * max(jump - leaves / width, 0.0) * per_volume[j]
                     caught[s, c] += rates[s, j]
 
