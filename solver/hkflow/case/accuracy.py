@@ -8,10 +8,9 @@ import numpy as np
 
 from ..errors import CaseError
 from ..geometry.domain import Domain
-from ..methods.rules import best_method, has_many_kinks
 from .datasets import read_named
 from .functions import built_in_feature
-from .resolve import spreads, units_and_data, varies
+from .resolve import best_method_of
 from .schema.case import Case, ErrorTable
 from .schema.initial import GIVEN
 from .schema.methods import TABLES
@@ -52,16 +51,7 @@ def with_method(case: Case, folder: Path) -> tuple[Case, int]:
     table = case.method
     if table.kind != "auto":
         return case, dim
-    name, with_data = units_and_data(case)
-    kind, _ = best_method(
-        name,
-        spreads(case),
-        with_data,
-        Domain(dim).has_meshes,
-        case.domain.kind == "fixed-features",
-        varies(case),
-        data is not None and has_many_kinks(data.inputs),
-    )
+    kind, _ = best_method_of(case, data, Domain(dim).has_meshes)
     keys = table.model_dump(include=table.model_fields_set)
     method = TABLES[kind].model_validate(keys | {"kind": kind})
     return case.model_copy(update={"method": method}), dim

@@ -11,7 +11,6 @@ from ..arguments import Floats
 from ..errors import CaseError
 from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh
-from ..methods.rules import best_method
 from ..objectives import data as generators
 from ..objectives.activations import Feature
 from ..objectives.losses import ALL_RISKS, SOFTMAX
@@ -38,7 +37,7 @@ from .functions import built_in_feature, check_activation, feature_of
 from .memory import check_memory
 from .mesh_cache import cached_mesh
 from .randomness import DATA, random_numbers
-from .resolve import domain_of, flow_of, spreads, units_and_data, varies
+from .resolve import best_method_of, domain_of, flow_of
 from .schema.case import Case
 from .schema.initial import UniformInitial
 
@@ -287,5 +286,4 @@ def _counted(case, columns):
 
 def _best_without_mesh(case):
     """The method that suits a sphere without meshes."""
-    name, with_data = units_and_data(case)
-    return best_method(name, spreads(case), with_data, False, False, varies(case))[0]
+    return best_method_of(case, meshed=False)[0]

@@ -36,30 +36,26 @@ def resolve(case: Case, folder: Path | None = None, data: DataSet | None = None)
     return case.model_copy(update={"time": _resolved_time(case)})
 
 
-def best_method_of(case: Case | ProblemCase, data: Any = None) -> tuple[str, str]:
+def best_method_of(
+    case: Case | ProblemCase, data: Any = None, meshed: bool | None = None
+) -> tuple[str, str]:
     """The method that `kind = "auto"` takes for a case whose flow is resolved, and why.
 
-    data : None, or what has the `inputs` that it reads
+    data : None, or what has the `inputs` that it reads;  meshed : whether there is a mesh, if that
+        is not told by domain.cells
     """
-    name, with_data = units_and_data(case)
+    name = unit_name(case.objective)
+    if getattr(case, "energy", None):  # beside data these make other units of them
+        name = f"{name} and energies"
     return best_method(
         name,
         spreads(case),
-        with_data,
-        case.domain.cells is not None,
+        case.data.source not in ("population", "none"),
+        case.domain.cells is not None if meshed is None else meshed,
         case.domain.kind == "fixed-features",
         varies(case),
         data is not None and has_many_kinks(data.inputs),
     )
-
-
-def units_and_data(case: Case | ProblemCase) -> tuple[str, bool]:
-    """What `best_method` calls the units, and whether there are data: energies beside these make
-    other units of them."""
-    name = unit_name(case.objective)
-    if getattr(case, "energy", None):
-        name = f"{name} and energies"
-    return name, case.data.source not in ("population", "none")
 
 
 def spreads(case: Case | ProblemCase) -> bool:

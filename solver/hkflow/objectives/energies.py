@@ -378,8 +378,8 @@ class Sum(Shown):
 
     @property
     def moves_atoms(self) -> bool:
-        """Whether grids know what it is to atoms beside a density: external potentials with
-        gradients, and no interactions."""
+        """Whether grids can move captured atoms in it: external potentials with known gradients
+        alone, no interactions."""
         known = (term.formula or term.gradient for term in self.external)
         return not self.interactions and all(known)
 

@@ -85,7 +85,8 @@ class Capture:
         middles = self.chords.middles
         both = np.concatenate([middles + apart, middles - apart])
         self.sides = self.feature.operator(both, objective.inputs, "auto", ranks=objective.ranks)
-        self.external_slopes = np.zeros(count := len(middles))
+        count = len(middles)
+        self.external_slopes = np.zeros(count)
         if self.energies is not None:
             ahead, behind = self.energies.external_values(both).reshape(2, -1)
             self.external_slopes = (ahead - behind) / (2.0 * SIDE)
