@@ -362,8 +362,8 @@ def many():
 def test_kinks_of_many_data_are_stepped_over_to_an_accuracy(many, tmp_path):
     run = hkflow.run(many, output=tmp_path / "run")
     assert run.method == "particles" and run.errors.reached <= 1e-3
-    _, problem = hkflow.check(many, method={"kind": "particles", "particles": 8000})
-    fine = hkflow.solve(problem, 2.0, saves=3, kind="particles", tolerance=1e-7)
+    _, problem = hkflow.check(many, method={"kind": "particles", "particles": 2000})
+    fine = hkflow.solve(problem, 2.0, saves=3, kind="particles", tolerance=1e-6)
     off = np.sqrt(np.mean((run.predictions - fine.predictions) ** 2, axis=1)).max()
     assert off < run.errors.reached * np.sqrt(np.mean(run.targets**2))
 

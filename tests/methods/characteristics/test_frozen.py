@@ -367,6 +367,18 @@ def test_kinks_merge_parallel_inputs_of_either_sign_and_skip_zeros():
     )
 
 
+def test_kinks_of_many_data_of_few_directions_take_no_pairs_of_data():
+    """Of a line in R³⁰, whose unit vectors differ in their last bits, and of the corners of a
+    cube."""
+    rng, n = np.random.default_rng(0), 100_000
+    line = Kinks.of(RELU, np.outer(rng.normal(size=n), rng.normal(size=30)))
+    assert len(line.normals) == 1 and (line.length < 0.0).any() and (line.length > 0.0).any()
+    x = hkflow.with_bias(rng.choice([-1.0, 1.0], size=(n, 3)))
+    cube = Kinks.of(RELU, x)
+    assert len(cube.normals) == 8 and (cube.length > 0.0).all()
+    assert np.abs(cube.length[:, None] * cube.normals[cube.kink] - x).max() < 1e-15
+
+
 @pytest.mark.parametrize(("axes", "time"), [(3, 8.0), (8, 6.0)])
 def test_of_many_kinks_none_is_missed(axes, time):
     """600 kinks, of which moves cross so many that lists of near ones are made again: against the

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...arguments import Floats
+from ...geometry.rows import unique_rows
 from ...geometry.sphere import normalize
 
 PARALLEL = 1e-14  # distance of unit vectors that are one direction
@@ -83,8 +84,11 @@ def _directions(units):
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import cKDTree
 
-    n = len(units)
-    pairs = cKDTree(np.concatenate([units, -units])).query_pairs(PARALLEL, output_type="ndarray")
-    graph = coo_array((np.ones(len(pairs)), pairs.T), shape=(2 * n, 2 * n))
+    both = np.concatenate([units, -units])
+    # of n data of one direction there are n² pairs, of what they are rounded to few
+    first, place = unique_rows(np.round(both / PARALLEL))
+    distinct = np.sort(first)
+    pairs = cKDTree(both[distinct]).query_pairs(PARALLEL, output_type="ndarray")
+    graph = coo_array((np.ones(len(pairs)), pairs.T), shape=(len(first), len(first)))
     _, labels = connected_components(graph, directed=False)
-    return labels[:n], labels[n:]
+    return np.split(labels[np.searchsorted(distinct, first)][place], 2)
