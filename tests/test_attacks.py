@@ -82,7 +82,8 @@ def test_wrong_files_are_refused(kind, tries, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")  # numbers run out there, as they are meant to
-def test_hostile_numbers():
+def test_hostile_numbers(monkeypatch):
+    monkeypatch.setattr(numerics.Few, "STEPS", 100)
     ends, wrong = numerics.campaign(60, first=10**6)
     assert wrong == {} and ends["completed"] > 20
 

@@ -372,7 +372,7 @@ def test_steps_that_a_tighter_tolerance_leaves_are_judged_by_a_far_tighter_one(m
     """The difference to the tighter one is 0, whatever the error."""
     _, problem = hkflow.check(many, method={"kind": "particles", "particles": 400})
     loose = hkflow.solve(problem, 2.0, saves=3, kind="particles", tolerance=3e-2)
-    fine = hkflow.solve(problem, 2.0, saves=3, kind="particles", tolerance=1e-8)
+    fine = hkflow.solve(problem, 2.0, saves=3, kind="particles", tolerance=1e-6)
     off = np.sqrt(np.mean((loose.predictions - fine.predictions) ** 2, axis=1)).max()
     bar = hkflow.error_bars(loose).bars["predictions"]
     assert off <= bar.time.max()
