@@ -1,10 +1,11 @@
 """The objective F(ν) = R(h_ν(x_1), …, h_ν(x_n)) + λ|ν| + τ∫ν log ν dθ and the first variation of
 its first two terms, the potential J_ν."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..arguments import Floats, check_choice, nonnegative, real_array
 from ..operators.choice import OPERATORS, SINGLE
 from ..operators.ranks import ALONE, Alone
+from ..operators.repeated import over_distinct
 from ..shown import Shown
 from .activations import SAMPLES, Feature, is_built_in
 from .losses import LARGEST_LOG, SMOOTH_MARGINS, Risk, check_name
@@ -258,6 +260,13 @@ class Objective(Shown):
         scale = np.exp(log_scale)
         return risk.evaluate(scale * predictions, self.targets, self.weights, out) / scale
 
+    def sums(self, make: Callable[[Floats], Any]) -> Any:
+        """The operator that make(inputs) returns, over the different inputs where "auto" leaves the
+        choice and many are equal."""
+        if self.operator != "auto":
+            return make(self.inputs)
+        return over_distinct(make, self.inputs, self.feature.outputs)
+
     def at_fixed_points(
         self, points: Floats, signs: tuple[int, ...] = (1,)
     ) -> "ObjectiveAtFixedPoints":
@@ -351,8 +360,10 @@ class ObjectiveAtFixedPoints:
         n_data, n_points = objective.n_predictions, len(points)
         self.objective = objective
         self.signs = np.array(signs, dtype=float)
-        self.operator = objective.feature.operator(
-            points, objective.inputs, objective.operator, ranks=objective.ranks
+        self.operator = objective.sums(
+            lambda inputs: objective.feature.operator(
+                points, inputs, objective.operator, ranks=objective.ranks
+            )
         )
         self.signed = np.zeros(n_points)
         self.predictions, self.loss_gradient = np.zeros(n_data), np.zeros(n_data)
@@ -396,8 +407,10 @@ class ObjectiveAtMovingPoints:
 
     def __init__(self, objective: Objective, points: Floats, on_sphere: bool = False) -> None:
         self.objective = objective
-        self.operator = objective.feature.moving_operator(
-            points, objective.inputs, objective.operator, objective.ranks, on_sphere
+        self.operator = objective.sums(
+            lambda inputs: objective.feature.moving_operator(
+                points, inputs, objective.operator, objective.ranks, on_sphere
+            )
         )
         self.predictions, self.loss_gradient = (np.zeros(objective.n_predictions) for _ in range(2))
         self.slopes, self.gradient = np.zeros(len(points)), np.zeros_like(self.operator.points)

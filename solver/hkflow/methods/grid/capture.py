@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ...objectives.energies import Sum
 from ...objectives.protocol import feature_of_data
 from ...operators.dense import blocked, unblocked
+from ...operators.repeated import over_distinct
 from ...problem.problem import Problem
 from ..frozen_relu.frozen import SUMS
 from ..frozen_relu.kinks import Kinks
@@ -84,7 +85,10 @@ class Capture:
         apart = SIDE * self.kinks.normals[self.chords.kink]
         middles = self.chords.middles
         both = np.concatenate([middles + apart, middles - apart])
-        self.sides = self.feature.operator(both, objective.inputs, "auto", ranks=objective.ranks)
+        self.sides = over_distinct(
+            lambda inputs: self.feature.operator(both, inputs, ranks=objective.ranks),
+            objective.inputs,
+        )
         count = len(middles)
         self.external_slopes = np.zeros(count)
         if self.energies is not None:
