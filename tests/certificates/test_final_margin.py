@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -26,7 +27,8 @@ from hkflow.solving.final_margin import final_max_margin
 CLUSTERS = ROOT / "cases" / "colt" / "cluster-margin.toml"
 SHORT = {"domain.cells": 42, "time.end": 2.0, "time.saves": 2}
 SIGNED = (1, -1)
-generation = importlib.import_module("hkflow.certificates.column_generation")
+ROOMS = ("column_generation", "search", "global_upper_bound", "cones")
+generation, *others = (importlib.import_module(f"hkflow.certificates.{name}") for name in ROOMS)
 
 
 def a_problem(inputs, targets, feature="relu", loss="logistic", cells=32, signs=SIGNED, **flow):
@@ -327,3 +329,60 @@ def test_a_damaged_file_is_named(tmp_path):
         path.write_text(json.dumps(content | change))
         with pytest.raises(hkflow.RunFolderError, match=r"max_margin\.json: damaged .* remove it"):
             assert hkflow.load(run.path).max_margin
+
+
+class SlowMachine:
+    """A clock that only work moves on: so many seconds for each climb and each cone."""
+
+    def __init__(self, monkeypatch, a_climb, a_cone):
+        self.now = 0.0
+        cones = others[-1]
+        for module in (generation, *others):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
+        climb, search = cones.climb, cones._search
+
+        def slow_climb(x, c, linear, points, values):
+            self.now += a_climb * len(points)
+            climb(x, c, linear, points, values)
+
+        def slow_search(*arguments):
+            counts = arguments[-2]
+            looked = counts[5]
+            goes_on = search(*arguments)
+            self.now += a_cone * (counts[5] - looked)
+            return goes_on
+
+        monkeypatch.setattr(cones, "climb", slow_climb)
+        monkeypatch.setattr(cones, "_search", slow_search)
+
+
+@pytest.mark.parametrize(("a_climb", "a_cone"), [(0.02, 1e-5), (1e-4, 1e-3)])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_the_search_keeps_to_its_time(rng, monkeypatch, a_climb, a_cone, outputs):
+    """500 climbs, or the last branch and bound, took up to 40 s more; what is known by then is
+    certified all the same."""
+    x = rng.normal(size=(30, 4))
+    if outputs == 1:
+        relu, y = hkflow.FEATURES["relu"], rng.choice([-1.0, 1.0], size=30)
+        o, signs = hkflow.Objective(relu, hkflow.RISKS["logistic"], x, y), SIGNED
+    else:
+        feature, y = hkflow.vector_feature("relu", outputs), rng.integers(0, outputs, size=30)
+        o, signs = hkflow.Objective(feature, hkflow.SOFTMAX, x, y), (1,)
+    long = enclosed_max_margin(o, signs, 1e-2, nodes=20_000)
+    monkeypatch.setattr(others[-1], "WORK_AT_ONCE", 20_000)
+    clock = SlowMachine(monkeypatch, a_climb, a_cone)
+    found = enclosed_max_margin(o, signs, 1e-9, seconds=2.0, nodes=500_000)
+    assert 1.9 < clock.now < 3.5
+    assert found.certified and not found.reached and np.isfinite(found.upper)
+    assert found.lower <= long.upper and found.upper >= long.lower
+
+
+def test_climbs_that_run_out_of_time_bound_nothing(rng, monkeypatch):
+    """Of features without a bound the upper value is the highest point found, by all climbs."""
+    x, y = rng.normal(size=(20, 5)), rng.choice([-1.0, 1.0], size=20)
+    tanh = hkflow.ridge(lambda s: (np.tanh(s), 1.0 / np.cosh(s) ** 2), "tanh")
+    o = hkflow.Objective(tanh, hkflow.RISKS["logistic"], x, y)
+    assert np.isfinite(enclosed_max_margin(o, SIGNED, seconds=60.0).upper)
+    monkeypatch.setattr(others[0], "time", SimpleNamespace(monotonic=lambda: np.inf))
+    found = enclosed_max_margin(o, SIGNED, seconds=60.0)
+    assert found.upper == np.inf and not (found.certified or found.reached)

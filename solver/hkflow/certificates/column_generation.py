@@ -40,6 +40,7 @@ NOTHING = 1e-11
 ROUNDING = 1e-15  # of the largest feature: by which the ends may still move as they are stored
 STALLING = 1e-8  # of the largest feature: a gap that rounding may keep from narrowing
 STALLED = 10  # rounds in which it has to narrow
+LAST = 1.0  # second after the time is up, for the last branch and bound
 CLOSE = 0.9  # of the tolerance: what branch and bound may leave of it; rounding needs the rest
 
 
@@ -137,7 +138,8 @@ def enclosed_max_margin(
     tolerance : relative gap between the two values
     start : a PointMeasure whose directions the first linear programme knows, besides evenly spread
         ones if data are few; a run's heaviest atoms, say
-    seconds : after which no linear programme is begun, and the one under way is given up
+    seconds : after which no linear programme is begun, and the one under way is given up, as are
+        climbs; a branch and bound ends a second later
     Directions with local maxima of Σ p_i y_i φ(·, x_i), p the programme's multipliers, are added
     until none is higher than the margin; at most n + 1 atoms carry mass at the end.
     nodes : for ReLU beyond S², or of several outputs, cones that each branch and bound looks at, by
@@ -180,13 +182,15 @@ def enclosed_max_margin(
         carrying, c = margin.weights > 0.0, _coefficients(objective, margin.dual)
         some = c.reshape(len(inputs), -1).any(axis=1)
         own = c[np.repeat(some, feature.outputs)]
-        peaks = local_maxima(feature, inputs[some], own, signs, SHARE, points[carrying])
+        peaks = local_maxima(feature, inputs[some], own, signs, SHARE, points[carrying], until)
         risen = known.add(z, margin, peaks, PointMeasure(points, point_signs, margin.weights))
         higher = peaks.values > margin.value + 0.01 * tolerance * abs(margin.value)
         new, new_signs = peaks.points[higher][:MOST_NEW], peaks.signs[higher][:MOST_NEW]
         ended = known.is_closed or known.is_stalled or len(new) == 0
         if ended and by_cones:
-            bound, new, new_signs = enclose(feature, inputs, c, signs, nodes, known.enough)
+            bound, new, new_signs = enclose(
+                feature, inputs, c, signs, nodes, known.enough, until + LAST
+            )
             proofs.append((bound, margin.dual))
             ended = len(new) == 0
         if watch is not None and watch(round_ + 1, known.value, float(known.value + known.gap)):
@@ -206,7 +210,8 @@ def enclosed_max_margin(
     if by_cones:
         if not proofs:
             c = _coefficients(objective, dual)
-            proofs = [(enclose(feature, inputs, c, signs, nodes, known.value)[0], dual)]
+            bound, *_ = enclose(feature, inputs, c, signs, nodes, known.value, until + LAST)
+            proofs = [(bound, dual)]
         upper, dual = min(proofs, key=lambda proof: proof[0])
     return _enclosed(
         objective, *(known.atoms, dual, upper, peaks.certified or by_cones, len(known.bounds)),

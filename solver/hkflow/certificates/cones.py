@@ -31,6 +31,7 @@ Rounding: a corner that is 1e-16 off its edge leaves gaps of that width between 
 there by 1e-16 Σ |c_i|; what w and μ lack at the corners is measured and added.
 """
 
+import time
 from functools import lru_cache
 
 import numpy as np
@@ -59,6 +60,7 @@ RISE = 1e-13  # relative rise of a climb that counts as none
 # all threads: always the same ones, however many threads there are
 ALONE, TOGETHER = 8192, 64
 POOL = 2**26  # bytes for the corners of open cones
+WORK_AT_ONCE = 2**20  # n p² for each cone, some 20 ms: between two looks at the clock
 
 
 @lru_cache(maxsize=4)
@@ -85,6 +87,7 @@ def branch_and_bound(
     enough: float,
     nodes: int,
     peaks: Floats,
+    until: float = np.inf,
 ) -> tuple[float, float, int, int]:
     """A bound of G over the cones, and its highest value met; peaks above `enough` are gathered.
 
@@ -93,8 +96,10 @@ def branch_and_bound(
     room : cones that may be open;  enough : cones whose bound is no higher are not cut, -inf: those
         no higher than the highest value met;  nodes : cones that are looked at
     peaks : (most, p), written: local maxima above a finite `enough`
-    Returns the bound, the highest value, the number of peaks and that of cones. The cones with the
-    highest bounds are cut first; ends when none is left, or with the nodes, the room or the peaks.
+    until : of time.monotonic(), when the search ends
+    Returns the bound, inf if not all roots were looked at in time, the highest value, the number of
+    peaks and that of cones. The cones with the highest bounds are cut first; ends when none is
+    left, or with the nodes, the room, the peaks or the time.
     Raises ValueError where the room is not enough for the roots.
     """
     n, p = x.shape
@@ -104,14 +109,22 @@ def branch_and_bound(
     order = np.empty(room, np.int64), np.arange(room)
     at_once = np.empty((TOGETHER, p, p)), np.empty((TOGETHER, p)), np.empty((TOGETHER, 3))
     heights = np.empty(TOGETHER), np.empty(TOGETHER), np.empty(TOGETHER)
-    numbers, counts = np.full(3, -np.inf), np.array([0, room, -1, 0, 0, 0, nodes])
+    numbers, counts = np.full(3, -np.inf), np.array([0, room, -1, 0, 0, 0, nodes, 0])
     data, scratch = (x, c, linear), _scratch(n, p)
     search = *data, roots, enough, peaks, *still_open, *order, *at_once, *heights
+    pause = WORK_AT_ONCE // (n * p * p + 1) + 1
+    counts[7] = pause
     while _search(*search, numbers, counts, scratch):
         count, level = counts[0], numbers[2]
         _look_together(count, LARGE, *data, level, *at_once, *heights[:2])
+        counts[7] = counts[5] + pause
+        if time.monotonic() > until:
+            if counts[5] < len(roots):
+                numbers[0] = np.inf
+                break
+            counts[6] = 0
     closed, highest, _ = numbers.tolist()
-    _, _, _, found, _, looked, _ = counts.tolist()
+    _, _, _, found, _, looked, _, _ = counts.tolist()
     return closed, highest, found, looked
 
 
@@ -120,20 +133,20 @@ def _search(
     x, c, linear, roots, enough, peaks, corners, tops, cuts, heap, free, V, thetas, cut, bounds,
     values, above, numbers, counts, scratch,
 ):  # fmt: skip
-    """Go on with the search until several cones are to be looked at together, True, or to its end,
-    False.
+    """Go on with the search until several cones are to be looked at together or it pauses, True, or
+    to its end, False.
 
     corners (room, p, p), tops, cuts : of the open cones, their corners, bounds and how to cut them
     heap, free (room,) : the open ones, the highest first, and free places
     V (TOGETHER, p, p), above : of the cones that are looked at, their corners and the bounds of
         their parents;  thetas, cut, bounds, values : what is found of them
-    numbers (3,), counts (7,) : what is kept from one call to the next, in the order of the first
+    numbers (3,), counts (8,) : what is kept from one call to the next, in the order of the first
         two lines: the highest bound of cones that are not cut, the highest value, and the bound up
         to which a cone is not; cones to look at, free places, the cone whose second half is next
-        or −1, peaks, open cones, cones looked at, and how many may be
+        or −1, peaks, open cones, cones looked at, how many may be, and after how many it pauses
     """
     closed, highest, level = numbers
-    count, unused, halved, found, open_, looked, last = counts
+    count, unused, halved, found, open_, looked, last, pause = counts
     gathers = enough > -np.inf
     while True:
         for k in range(count):
@@ -156,6 +169,8 @@ def _search(
             _push(heap, open_, tops, slot)
             open_ += 1
         count = NONE
+        if looked >= pause:
+            break
         if looked < len(roots):
             copy(roots[looked], V[0])
             above[0], count = np.inf, ONE
@@ -182,7 +197,7 @@ def _search(
     numbers[0], numbers[1], numbers[2] = closed, highest, level
     counts[0], counts[1], counts[2], counts[3] = count, unused, halved, found
     counts[4], counts[5], counts[6] = open_, looked, last
-    return count > 0
+    return count > 0 or looked >= pause
 
 
 @njit(cache=True, error_model="numpy")

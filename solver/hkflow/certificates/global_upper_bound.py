@@ -10,6 +10,8 @@ again, so the cost is a few sums over the data and then little more, where `sear
 costs n² for points that prove the same.
 """
 
+import time
+
 import numpy as np
 
 from ..arguments import Floats
@@ -86,26 +88,28 @@ def enclose(
     signs: tuple[int, ...],
     nodes: int,
     enough: float = -np.inf,
+    until: float = np.inf,
 ) -> tuple[float, Floats, Floats]:
     """The bound of global_upper_bound; and points (k, p) and signs (k,) of local maxima above
     `enough`, where cones find them.
 
     enough : a finite value ends the search where the bound is no larger
+    until : of time.monotonic(), when the search over cones ends: the bound is loose, and holds
     """
     if feature.outputs > 1:  # b·Σ c_i ψ(a·x_i) on |a|² + |b|² = 1: half the largest norm
         c = coefficients.reshape(len(inputs), -1)
-        bound, points = _largest_norm(feature.activation, inputs, c, nodes, 2.0 * enough)
+        bound, points = _largest_norm(feature.activation, inputs, c, nodes, 2.0 * enough, until)
         return 0.5 * bound, vector_units(feature, points, inputs, c)[0], np.ones(len(points))
     if feature.joint:  # b ψ(a, x) on |a|² + |b|² = 1: half the highest of ±ψ
         bound, points, found = _highest(
-            feature.activation, inputs, coefficients, (1, -1), nodes, 2.0 * enough
+            feature.activation, inputs, coefficients, (1, -1), nodes, 2.0 * enough, until
         )
         points = np.sqrt(0.5) * np.column_stack([points, found])
         return 0.5 * max(bound, 0.0), points, np.ones(len(points))
-    return _highest(feature.activation, inputs, coefficients, signs, nodes, enough)
+    return _highest(feature.activation, inputs, coefficients, signs, nodes, enough, until)
 
 
-def _highest(activation, inputs, c, signs, nodes, enough):
+def _highest(activation, inputs, c, signs, nodes, enough, until):
     p, squared = inputs.shape[1], True if activation == SQUARED_RELU else None
     nowhere = np.zeros((0, p)), np.zeros(0)
     if activation == LINEAR:
@@ -138,7 +142,9 @@ def _highest(activation, inputs, c, signs, nodes, enough):
         whole[0] = -opposite @ u
     if p > 3:
         sums = [np.maximum(sign * sizes, 0.0).sum() for sign in signs]
-        bound, *found = _over_cones(u, merged, whole[0], signs, sums, nodes, enough / scale)
+        bound, *found = _over_cones(
+            *(u, merged, whole[0], signs, sums, nodes, enough / scale, until)
+        )
         return scale * (bound + slack(len(c))), *found
     value = bound = -np.inf
     for sign in signs:
@@ -147,19 +153,22 @@ def _highest(activation, inputs, c, signs, nodes, enough):
     return scale * (bound + slack(len(c))), *nowhere
 
 
-def _over_cones(u, c, linear, signs, sums, nodes, enough):
+def _over_cones(u, c, linear, signs, sums, nodes, enough, until):
     """The largest bound over the signs, at least 0, with all peaks: of each sign that of
-    cones.branch_and_bound or the sum of its positive terms, whichever is lower."""
+    cones.branch_and_bound or the sum of its positive terms, whichever is lower. The signs share
+    the time that is left."""
     p, some = u.shape[1], np.flatnonzero(c)
     bound, points, found = 0.0, [np.zeros((0, p))], [np.zeros(0)]
-    for sign, most in zip(signs, sums, strict=True):
+    for k, (sign, most) in enumerate(zip(signs, sums, strict=True)):
         if nodes <= p or cones.open_cones(p, nodes) < p + 2:  # less than what covers the space
             bound = max(bound, most)
             continue
         peaks = np.zeros((MOST_PEAKS, p))
         geometry = u[some], sign * c[some], sign * linear, cones.cover(p)
+        now = time.monotonic()
+        end = now + (until - now) / (len(signs) - k)
         top, _, count, _ = cones.branch_and_bound(
-            *geometry, cones.open_cones(p, nodes), enough, nodes, peaks
+            *geometry, cones.open_cones(p, nodes), enough, nodes, peaks, end
         )
         bound = max(bound, min(top, most))
         points.append(peaks[:count])
@@ -167,7 +176,7 @@ def _over_cones(u, c, linear, signs, sums, nodes, enough):
     return bound + p * cones.ON_FACE, np.concatenate(points), np.concatenate(found)
 
 
-def _largest_norm(activation, inputs, c, nodes, enough):
+def _largest_norm(activation, inputs, c, nodes, enough, until):
     """The same for |Σ_i c_i ψ(a·x_i)|, c (n_data, k), with points (n, p): by cones for any p."""
     p, nowhere = inputs.shape[1], np.zeros((0, inputs.shape[1]))
     scale = float(np.linalg.norm(c, axis=1) @ np.linalg.norm(inputs, axis=1))
@@ -185,7 +194,7 @@ def _largest_norm(activation, inputs, c, nodes, enough):
         some = merged.any(axis=1)
         top, _, found, _ = cones.branch_and_bound(
             *(u[some], merged[some], linear, cones.cover(p)),
-            *(cones.open_cones(p, nodes), enough / scale, nodes, peaks),
+            *(cones.open_cones(p, nodes), enough / scale, nodes, peaks, until),
         )
         bound = min(top, bound)
     return scale * (bound + 2.0 * (slack(len(c)) + p * cones.ON_FACE)), peaks[:found]

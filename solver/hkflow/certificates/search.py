@@ -14,6 +14,7 @@ inside a region or on an arc is ill-conditioned, so that it seems to lie beyond,
 arc that it seems to pass is nearly as high. There remain the sums A.
 """
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +35,7 @@ SAME = 1e-15  # distance of unit vectors whose circles are one
 BEYOND, BEYOND_SQUARED = 1e-12, 1e-7
 # where the regions are too many: climbs from so many points, of so many steps at most
 STARTS, ASCENTS, SHORT = 500, 200, 1e-9
+AT_ONCE = 5  # climbs between two looks at the clock
 MOST = 20_000  # peaks that are kept at once
 NEAR = 1e-7  # peaks closer than this are one
 
@@ -75,6 +77,7 @@ def local_maxima(
     signs: tuple[int, ...] = (1,),
     share: float = 1.0,
     starts: Floats | None = None,
+    until: float = np.inf,
 ) -> Peaks:
     """The maximum over the sphere of G(θ, ε) = ε Σ_i coefficients_i φ(θ, x_i), and other local
     maxima.
@@ -83,6 +86,7 @@ def local_maxima(
     coefficients : (n_data,) c, of units with k > 1 outputs (n_data · k,) datum by datum
     share : of the maximum; at least so high are the other peaks that are returned
     starts : (k, p) directions from which to climb too, where a climb is all there is
+    until : of time.monotonic(), when climbs end; the bound is inf then
     Cost n² on S² and n on the circle, n² log n and n log n at the first call for the same inputs, 9
     n² bytes on S²; in higher dimension, unless φ is linear, a climb from many points, which
     certifies nothing.
@@ -98,10 +102,10 @@ def local_maxima(
             " pullback=…)."
         )
     if feature.outputs > 1:
-        return _vector_peaks(feature, inputs, coefficients, share, starts)
+        return _vector_peaks(feature, inputs, coefficients, share, starts, until)
     if feature.joint:
-        return _joint_peaks(feature, inputs, coefficients, share, starts)
-    found = [_maxima(feature, inputs, sign * coefficients, share, starts) for sign in signs]
+        return _joint_peaks(feature, inputs, coefficients, share, starts, until)
+    found = [_maxima(feature, inputs, sign * coefficients, share, starts, until) for sign in signs]
     points = np.concatenate([points for points, _ in found])
     values = np.concatenate([values for _, values in found])
     all_signs = np.repeat(np.asarray(signs, dtype=float), [len(values) for _, values in found])
@@ -112,14 +116,15 @@ def local_maxima(
     certified = is_searchable(feature, inputs.shape[1])
     sizes = np.linalg.norm(inputs, axis=1) ** (feature.degree or 1)
     bound = values[order[0]] + slack(len(inputs)) * float(np.abs(coefficients) @ sizes)
-    return Peaks(points[order], all_signs[order], values[order], certified, float(bound))
+    bound = np.inf if not certified and time.monotonic() > until else float(bound)
+    return Peaks(points[order], all_signs[order], values[order], certified, bound)
 
 
-def _joint_peaks(feature, inputs, coefficients, share, starts):
+def _joint_peaks(feature, inputs, coefficients, share, starts, until):
     """On (a, b), |a|² + |b|² = 1, b ψ(a, x) is highest at |a| = |b|: half the highest of ±ψ on the
     sphere of a."""
     starts = None if starts is None else starts[:, :-1][starts[:, :-1].any(axis=1)]
-    half = local_maxima(_hidden(feature), inputs, coefficients, (1, -1), share, starts)
+    half = local_maxima(_hidden(feature), inputs, coefficients, (1, -1), share, starts, until)
     points = np.sqrt(0.5) * np.column_stack([half.points, half.signs])
     if half.values[0] <= 0.0:
         points[:, :-1], points[:, -1] = 0.0, 1.0
@@ -144,7 +149,7 @@ def vector_units(feature: Feature, points: Floats, inputs: Floats, c: Floats) ->
     return normalize(np.column_stack([points, b])), 0.5 * sizes
 
 
-def _vector_peaks(feature, inputs, coefficients, share, starts):
+def _vector_peaks(feature, inputs, coefficients, share, starts, until):
     """Of a vector b: for linear units at the singular vectors of Σ c_i x_iᵀ, else where climbs
     end."""
     p, c = inputs.shape[1], coefficients.reshape(len(inputs), -1)
@@ -152,15 +157,16 @@ def _vector_peaks(feature, inputs, coefficients, share, starts):
         points = np.linalg.svd(c.T @ inputs)[2]
     else:
         starts = None if starts is None else starts[:, :p][starts[:, :p].any(axis=1)]
-        points = _climb(feature, inputs, c, starts)
+        points = _climb(feature, inputs, c, starts, until)
     points, values = _distinct(*vector_units(feature, points, inputs, c))
     high = values >= share * values[0]
     sizes = np.linalg.norm(inputs, axis=1) @ np.linalg.norm(c, axis=1)
     bound = float(values[0] + 0.5 * slack(len(inputs)) * sizes)
+    bound = np.inf if not certified and time.monotonic() > until else bound
     return Peaks(points[high], np.ones(high.sum()), values[high], certified, bound)
 
 
-def _maxima(feature, inputs, c, share, starts):
+def _maxima(feature, inputs, c, share, starts, until):
     """Points (k, p) and values (k,) of the local maxima of Σ c_i φ(·, x_i), the highest first."""
     alive = (c != 0.0) & inputs.any(axis=1)
     if feature.activation == LINEAR or not alive.any():
@@ -171,7 +177,7 @@ def _maxima(feature, inputs, c, share, starts):
         squared = True if feature.activation == SQUARED_RELU else None
         points = _exact(_arrangement(inputs), c, squared, share)
     else:
-        points = _climb(feature, inputs, c, starts)
+        points = _climb(feature, inputs, c, starts, until)
     points = normalize(points)
     return _distinct(points, c @ feature.matrix(points, inputs))
 
@@ -498,9 +504,10 @@ def _cross(a, b, out):
     )
 
 
-def _climb(feature, inputs, c, starts):
-    """Points (k, p) that climbs reach from evenly spread starts, and from given ones: for ReLU as
-    in `cones`, with numbers or vectors c, else by projected gradient ascent with step control."""
+def _climb(feature, inputs, c, starts, until):
+    """Points (k, p) that climbs reach from evenly spread starts, and from given ones, as far as
+    time allows: for ReLU as in `cones`, with numbers or vectors c, else by projected gradient
+    ascent with step control."""
     p = inputs.shape[1]
     points = np.ascontiguousarray(quasi_uniform(STARTS, p - 1))
     if starts is not None:
@@ -509,7 +516,12 @@ def _climb(feature, inputs, c, starts):
         some = c.reshape(len(c), -1).any(axis=1) & inputs.any(axis=1)
         sizes = np.linalg.norm(inputs[some], axis=1)
         x, linear = inputs[some] / sizes[:, None], np.zeros((*c.shape[1:], p))
-        cones.climb(x, (c[some].T * sizes).T.copy(), linear, points, np.empty(len(points)))
+        c = (c[some].T * sizes).T.copy()
+        for k in range(0, len(points), AT_ONCE):
+            some = points[k : k + AT_ONCE]
+            cones.climb(x, c, linear, some, np.empty(len(some)))
+            if time.monotonic() > until:
+                break
         return points
     values, step = c @ feature.matrix(points, inputs), np.full(len(points), 0.5)
     for _ in range(ASCENTS):
@@ -527,6 +539,6 @@ def _climb(feature, inputs, c, starts):
         better = trial_values > values
         points[better], values[better] = trial[better], trial_values[better]
         step *= np.where(better, 1.5, 0.5)
-        if step.max() < SHORT:
+        if step.max() < SHORT or time.monotonic() > until:
             break
     return points

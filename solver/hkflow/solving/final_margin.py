@@ -4,7 +4,7 @@ import numpy as np
 
 from ..certificates.certificate import certifies_margin
 from ..certificates.contradiction import contradiction
-from ..certificates.global_upper_bound import WORK_OF_RUN, nodes_within
+from ..certificates.global_upper_bound import WORK_OF_RUN, global_upper_bound, nodes_within
 from ..certificates.margin import MaxMargin, Watch
 from ..certificates.search import local_maxima
 from ..errors import HkflowError
@@ -39,6 +39,7 @@ def final_max_margin(run: Result, seconds: float) -> MaxMargin | None:
     if not problem.domain.fixed:  # compiled at the first call, which takes no share of the seconds
         feature = objective.feature
         local_maxima(feature, objective.inputs[:1], np.ones(feature.outputs), share=0.5)
+        global_upper_bound(feature, objective.inputs[:1], np.ones(feature.outputs))
     nodes = nodes_within(WORK_OF_RUN, objective.inputs)
     try:
         return max_margin_of(problem, heaviest_atoms(run), seconds=seconds, nodes=nodes)
