@@ -182,3 +182,13 @@ def test_kinks_are_refused(problem):
     )
     with pytest.raises(ValueError, match="with kinks is not enclosed"):
         dual_polynomial(relu, np.zeros(16))
+
+
+def test_predictions_and_measures_of_another_shape_are_refused(problem):
+    """They ended with numpy's words on `matmul`."""
+    o = problem.objective
+    for wrong in (np.zeros(o.n_predictions + 1), np.zeros((o.n_predictions, 1)), 0.0):
+        with pytest.raises(ValueError, match=rf"of the shape \({o.n_predictions},\).*got"):
+            dual_polynomial(o, wrong)
+    with pytest.raises(ValueError, match=r"on the circle, got one with points of R\^3"):
+        spikes_of(o, hkflow.PointMeasure(np.eye(3)))

@@ -55,6 +55,17 @@ def test_without_exact_solutions_the_finest_is_the_reference(write, here, tmp_pa
     assert made.against == "finest" and made.complete and "L1" in made.names
 
 
+def test_an_error_that_no_run_has_is_said_to_be_none(write, here, tmp_path):
+    """The column of predictions was left out of a study of energies without data, silently."""
+    case = ROOT / "cases" / "energies" / "oscillators.toml"
+    text = f'case = "{case}"\nerrors = ["predictions", "W1"]\n[set]\ntime = {{end = 0.1}}\n'
+    made = study(write(text + "[refine]\ndomain.cells = [16, 32, 64]\n"), tmp_path / "out")
+    assert made.complete and made.names == ["W1"]
+    said = "No run has this error: predictions, which is one of data."
+    assert said in markdown(made) and said in markdown(read_study(tmp_path / "out"))
+    assert markdown(made).count("No run has") == 1
+
+
 def test_a_reference_that_is_not_the_finest_is_refused_before_anything_runs(write, tmp_path):
     text = HEAD + "objective.entropy = 0.1\n[refine]\ndomain.cells = [64, 32, 16]\n"
     with pytest.raises(hkflow.CaseError, match="from coarse to fine"):

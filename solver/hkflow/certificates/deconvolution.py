@@ -56,8 +56,9 @@ def spikes(objective: Objective, start: PointMeasure) -> Spikes:
 
     objective : with a smooth feature, on the circle, and λ > 0;  start : ν ≥ 0, of a grid or
         particles
-    Raises ValueError where `dual_polynomial` does, for a measure with negative signs, without λ,
-    with entropy, for a feature without gradient, and where no spikes are found near the start.
+    Raises ValueError where `dual_polynomial` does, for a measure with negative signs or off the
+    circle, without λ, with entropy, for a feature without gradient, and where no spikes are found
+    near the start.
     """
     _check(objective)
     if objective.entropy > 0.0:
@@ -74,6 +75,11 @@ def spikes(objective: Objective, start: PointMeasure) -> Spikes:
         raise ValueError(
             "Spikes minimise R + λ|ν| over ν ≥ 0, got"
             f" λ = {objective.weight_decay:g} and {np.sum(start.signs < 0.0)} negative signs."
+        )
+    if start.positions.shape[1] != 2:
+        raise ValueError(
+            "Spikes start from a measure on the circle, got one with points of"
+            f" R^{start.positions.shape[1]}."
         )
     from scipy.optimize import root  # slow to load
 
@@ -161,10 +167,15 @@ def dual_polynomial(objective: Objective, predictions: Floats) -> tuple[float, f
     not be one: n is where its Fourier coefficients become rounding, and `tail` is the rest of them.
 
     objective : with a smooth feature, on the circle;  predictions : (n_data,) h
-    Raises ValueError for another sphere, for a Sum, whose energies have a part in η, and for
-    features that are no such polynomial to rounding.
+    Raises ValueError for another sphere, for a Sum, whose energies have a part in η, for
+    predictions of another shape, and for features that are no such polynomial to rounding.
     """
     _check(objective)
+    if np.shape(predictions) != (objective.n_predictions,):
+        raise ValueError(
+            f"A dual polynomial needs predictions of the shape ({objective.n_predictions},), one of"
+            f" each datum, got {np.shape(predictions)}."
+        )
     from scipy.fft import rfft  # slow to load
 
     eta = _eta(objective, predictions)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 TITLES = {name: name for name in ERRORS} | {"L1": "L¹", "W1": "W₁"}  # of errors
 POWER = re.compile(r"(\d+(?:\.\d+)?)e([+-]\d+)")
+WHOSE = {"L1": "of grids", "max": "of grids", "W1": "on the circle", "predictions": "of data"}
 AGAINST = {"exact": "the exact solution", "reference": "the reference", "finest": "the finest"}
 LATEX = {
     "¹": "$^1$",
@@ -148,6 +149,9 @@ def notes(result: "StudyResult") -> list[str]:
         text = f"Errors against {AGAINST[result.against]} at the end of each run"
         text += f"; root mean square of {repeats} runs ± its standard error" if repeats > 1 else ""
         lines.append(text + ". Orders with their 95 % confidence intervals.")
+    unknown = [name for name in result.study.table.errors or () if name not in result.names]
+    if any(o.finished and not o.problem for o in result.outcomes):
+        lines += [f"No run has this error: {_described_error(name)}." for name in unknown]
     groups = in_words(result.study.groups)
     for group, name, fit, low, high, holds in result.verdicts():
         place = f" ({described(groups[group])})" if groups[group] else ""
@@ -161,6 +165,10 @@ def notes(result: "StudyResult") -> list[str]:
         what = outcome.problem and f"Not measured: {outcome.problem}." or outcome.status
         lines.append(f"{described(outcome.member.changes)}: {what}")
     return lines
+
+
+def _described_error(name):
+    return f"{TITLES[name]}, which is one {WHOSE[name]}" if name in WHOSE else TITLES[name]
 
 
 def comma_separated(result: "StudyResult") -> str:
