@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from scipy.special import roots_jacobi
 from sklearn.svm import SVC
 
-from hkflow import FEATURES, RISKS, Objective
+from hkflow import FEATURES, RISKS, SOFTMAX, Objective, vector_feature
 from hkflow.certificates import kernel_machine
 from hkflow.certificates.fixed_points import l2_margin
 from hkflow.certificates.kernel_machine import (
@@ -362,3 +362,10 @@ def test_the_machine_of_all_corners_of_a_cube(bits):
     y, K = np.sign(x[:, 0] * x[:, 1]), KERNELS["relu"](x, x)
     expected = np.sqrt(y @ K @ y) / len(y)
     assert kernel_margin(K, y).value == pytest.approx(expected, rel=1e-8)
+
+
+def test_several_classes_are_refused_for_what_they_are():
+    """They were told that their feature is unknown."""
+    o = Objective(vector_feature("relu", 3), SOFTMAX, np.eye(3), np.arange(3))
+    with pytest.raises(ValueError, match="one of labels .* got units of 3"):
+        f2_max_margin(o)

@@ -259,3 +259,13 @@ def test_what_is_stored_of_them(rng, tmp_path):
     np.testing.assert_array_equal(rows["target"], np.tile(np.repeat(labels, 4), 2))
     table = hkflow.to_xarray(run)
     assert table["predictions"].dims == table["residuals"].dims == ("time", "datum", "class")
+
+
+@pytest.mark.parametrize("mass", [1e-300, 1.0, 1e150, 1e300])
+def test_rounding_of_softmax_is_known_for_any_mass(mass, rng):
+    """It overflowed with a warning; softmax's R changes by no more than |h| does, twice."""
+    x, y = rng.normal(size=(6, 2)), np.arange(6) % 3
+    o = hkflow.Objective(hkflow.vector_feature("relu", 3), hkflow.SOFTMAX, x, y)
+    small = o.rounding(1.0, np.zeros(18), mass)
+    size = mass * o.largest_feature
+    assert 1e-16 < small <= 1e-14 * (1.0 + 2.0 * size)

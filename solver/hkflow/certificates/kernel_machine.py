@@ -228,10 +228,15 @@ def f2_max_margin(objective: Objective) -> KernelClassifier:
     has the same kernel.
     objective : with feature linear, relu or squared-relu and targets ±1.   Returns a
         KernelClassifier.
-    Raises ValueError for another feature, and as kernel_margin.   Source: Chizat & Bach 2020, eq.
-    5.
+    Raises ValueError for another feature, several outputs, and as kernel_margin.   Source: Chizat &
+    Bach 2020, eq. 5.
     """
     name = objective.feature.name
+    if objective.feature.outputs > 1:
+        raise ValueError(
+            "An 𝓕₂-max-margin is one of labels +1 and -1 and units of one output, got units of"
+            f" {objective.feature.outputs}. Give the labels of one class against the others."
+        )
     if name not in KERNELS:
         raise ValueError(unknown_name("feature with a closed-form kernel", name, KERNELS))
     return machine_on(KERNELS[name], objective)

@@ -218,8 +218,11 @@ def series_of(function: Callable[[Floats], Floats]) -> tuple[Floats, float]:
 
     def values(t):
         found = real_array(function(t.copy()), "Values of a kernel")
-        if found.shape not in ((), t.shape) or not np.isfinite(found).all():
-            got = "nan or inf" if found.shape in ((), t.shape) else f"the shape {found.shape}"
+        got = f"the shape {found.shape}" if found.shape not in ((), t.shape) else ""
+        if not got and not np.isfinite(found).all():
+            first = t[np.argmin(np.isfinite(np.broadcast_to(found, t.shape)))]
+            got = f"nan or inf at t = {first:g}" + ", where points coincide" * int(first == 1.0)
+        if got:
             raise ValueError(
                 "A kernel is a function of an array t between -1 and 1 with finite values of its"
                 f" shape {t.shape}, got {got}."

@@ -330,8 +330,8 @@ class Objective(Shown):
     def rounding(
         self, value: float, loss_gradient: Floats, mass: float, log_scale: float = 0.0
     ) -> float:
-        """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + δ², δ = |ν| max φ the size of
-        the sums.
+        """What rounding may do to the value: ε (|F| + Σ |∂_i R| δ) + (εδ)², δ = |ν| max φ the size
+        of the sums; (εδ)² is at most 2εδ of softmax.
 
         ε is 16 roundings, or 2 of single precision.
 
@@ -344,7 +344,10 @@ class Objective(Shown):
         rounding = eps * (abs(value) + slope)
         if self.risk.scaled is not None:
             return rounding
-        return rounding + np.exp(min(log_scale, LARGEST_LOG)) * (eps * size) ** 2
+        # plain numbers, which overflow to inf; the gradient of softmax changes by no more than 2
+        error, unit = float(eps * size), float(np.exp(min(log_scale, LARGEST_LOG)))
+        change = min(unit * error, 2.0) if self.risk.coupled else unit * error
+        return rounding + change * error
 
 
 class ObjectiveAtFixedPoints:
