@@ -1,6 +1,7 @@
 """Runs as in a notebook: cells that are run again, bars, and what is shown of objects."""
 
 import ast
+import os
 import pickle
 import re
 import signal
@@ -112,6 +113,23 @@ def test_a_run_that_was_broken_off_is_resumed(out, tmp_path, monkeypatch, capsys
     assert "is resumed" in capsys.readouterr().err and found.finished
     assert np.array_equal(found.predictions, whole.predictions)
     assert not out.with_name("run.1").exists()
+
+
+def test_ctrl_c_in_the_last_step_ends_a_loop_over_runs_that_are_complete(out):
+    """It was lost: the loop went on."""
+
+    def presses(state):
+        if state.time == 0.4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt, match="^Completed at t = 0.4") as raised:
+            hkflow.run(TABLES, out, observers=[presses], time={"end": 0.4})
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert raised.value.run.finished and "resume" not in str(raised.value)
+    assert hkflow.load(out).finished and hkflow.load(out).time[-1] == 0.4
 
 
 def test_ctrl_c_ends_a_loop_over_runs_and_the_same_call_goes_on(out, press):

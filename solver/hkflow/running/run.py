@@ -146,8 +146,8 @@ def _unless_interrupted(made, ranks):
     """A run that was made; on one rank `unless_ctrl_c`."""
     if ranks.size > 1:
         return made
-    advice = f"hkflow.resume('{made.path}') goes on from there."
-    return unless_ctrl_c(made, "run", f"{made.status} {advice}")
+    advice = "" if made.finished else f" hkflow.resume('{made.path}') goes on from there."
+    return unless_ctrl_c(made, "run", made.status + advice)
 
 
 @dataclass(frozen=True)
@@ -557,3 +557,7 @@ class Signals(Interrupts, Observer):
     def stop(self) -> str | None:
         self.received = self.ranks.largest(self.seen, self.witnesses) or None
         return f"Interrupted by {signal.Signals(self.received).name}" if self.received else None
+
+    def finish(self, method: Method, clock: LoopState, status: str) -> None:
+        """A signal in the last step is no reason to stop, but whoever called hears of it."""
+        self.stop()
