@@ -525,3 +525,12 @@ def test_a_potential_may_be_in_single_precision():
         hkflow.Sum(hkflow.External(sine.potential, lambda points: 2.0 * gradient(points)), axes=3)
     with pytest.raises(ValueError, match="Values of a potential must be real numbers"):
         hkflow.Sum(hkflow.External(lambda points: points[:, 0] + 0j), axes=3)
+
+
+def test_potentials_act_on_a_signed_density_itself():
+    """Depth 1: F = ∫V dν of ν = −τ and V = 1 + x is −1, and falls by ∫V² dτ = 3/2 per unit time."""
+    mesh, start = hkflow.circle_mesh(8), np.full((1, 8), -1.0 / (2.0 * np.pi))
+    energy = hkflow.Sum(hkflow.External("1 + x"), axes=2)
+    problem = hkflow.Problem(mesh, energy, hkflow.Flow(0.0, 1.0, depth=1.0), (1,), start)
+    objective = hkflow.solve(problem, 0.1).records["objective"]
+    assert objective[[0, -1]] == pytest.approx([-1.0, -1.15], rel=1e-13)

@@ -1,7 +1,8 @@
 """Sums of energies, F(ν) = R(∫φ dν) + ∫V dν + ½ ∬K(θ·θ′) dν dν + τ ∫ν log ν + λ|ν|, and J = δF/δν.
 
-V and K act on the mass |ν| of both signs alike. The potential of an interaction belongs to a
-measure and not to loss gradients of data, so that a Sum's steps are explicit.
+V and K act on the mass |ν| of both signs alike; on a signed density, that of depth 1, they act on
+ν itself. The potential of an interaction belongs to a measure and not to loss gradients of data, so
+that a Sum's steps are explicit.
 """
 
 from collections.abc import Callable
