@@ -186,3 +186,19 @@ def test_arrays_are_copied_once(rng):
     atoms = hkflow.PointMeasure(rng.normal(size=(4, 2)), signs, weights)
     signs[0], weights[0] = -1.0, 2.0
     assert atoms.signs.all() and (atoms.weights == 1.0).all()
+
+
+def test_weights_of_data_are_taken_as_they_are(rng):
+    """Seven times the weights are seven times the risk and the potential; errors are shares."""
+    x, y, q = rng.normal(size=(6, 3)), rng.normal(size=6), np.array([1.0, 1, 1, 1, 1, 2]) / 7
+    points, weights = rng.normal(size=(9, 3)), rng.random((1, 9))
+    relu, square = hkflow.FEATURES["relu"], hkflow.RISKS["square"]
+    repeated = hkflow.Objective(relu, square, np.vstack([x, x[5]]), np.append(y, y[5]))
+    one, seven = (hkflow.Objective(relu, square, x, y, w) for w in (q, 7 * q))
+    found = [o.at_fixed_points(points) for o in (repeated, one, seven)]
+    values = [on.evaluate(weights) for on in found]
+    assert values == pytest.approx([values[1]] * 2 + [7 * values[1]], rel=1e-13, abs=0.0)
+    assert found[2].potential == pytest.approx(7 * found[1].potential, rel=1e-12, abs=1e-14)
+    assert found[0].potential == pytest.approx(found[1].potential, rel=1e-12, abs=1e-14)
+    h = found[1].predictions
+    assert seven.error(h) == pytest.approx(one.error(h), rel=1e-14, abs=0.0)

@@ -44,7 +44,8 @@ class Objective(Shown):
     feature : φ;  risk : R
     inputs : (n_data, p) the x_i, a column of ones included if there is a bias; copied, as are
         targets and weights, unless another objective holds them
-    targets : (n_data,) the y_i;  weights : (n_data,) the q_i ≥ 0, 1/n each if not given
+    targets : (n_data,) the y_i;  weights : (n_data,) the q_i ≥ 0, taken as they are, 1/n each
+        if not given
     weight_decay : λ ≥ 0;  operator : how sums over data are made, "auto" for the cheapest way (see
         operators.choice)
     entropy : τ ≥ 0, ν being mass per unit area. Methods know the density: values and potentials

@@ -154,7 +154,11 @@ class InlineData(Prepared):
         description="y_i, one for each datum; ±1 for classes, 0, 1, … with the loss softmax"
     )
     weights: list[NonNegative] | None = Field(
-        None, description="weights q_i of the data, 1/n each if absent"
+        None,
+        description=(
+            "weights q_i of the data, taken as they are: a sum other than 1 multiplies the risk;"
+            " 1/n each if absent"
+        ),
     )
 
 
