@@ -104,6 +104,21 @@ def test_masses_and_moments_are_those_of_the_atoms(noise, normalised):
     assert found["moment"] == pytest.approx(np.array(moments), rel=1e-12, abs=1e-13)
 
 
+@pytest.mark.parametrize("method", ["grid", "particles"])
+@pytest.mark.parametrize("normalised", [False, True])
+def test_second_moments_are_those_of_the_atoms_where_there_are_no_data(method, normalised):
+    energy = hkflow.Sum(hkflow.External("x + y**2 - x*y"), axes=2)
+    start = np.linspace(0.5, 1.5, 64)[None]
+    problem = hkflow.Problem(hkflow.circle_mesh(64), energy, hkflow.Flow(1.0, 2.0), initial=start)
+    if method == "particles":
+        problem = replace(problem, mesh=None, initial=problem.atoms())
+    run = hkflow.solve(problem, 1.0, 3, kind=method)
+    found, every = quantities(run, normalised), [run.atoms_at(k, normalised) for k in range(3)]
+    second = [((a.weights[:, None] * a.positions).T @ a.positions).ravel() for a in every]
+    assert found["second_moment"] == pytest.approx(np.array(second), rel=1e-12, abs=1e-13)
+    assert "second_moment" not in quantities(hkflow.solve(on_circle(16), 0.1), normalised)
+
+
 @pytest.mark.parametrize("method", ["grid", "characteristics", "particles"])
 @pytest.mark.parametrize(("mass", "holds"), [(1.0, True), (2.0, False)])
 def test_what_is_known_is_not_computed_again(monkeypatch, method, mass, holds):

@@ -217,3 +217,27 @@ def test_attraction_and_entropy_find_the_moment_of_their_equilibrium(tmp_path, s
     assert np.diff(run.records["objective"]).max() <= 1e-14
     again = hkflow.run(run.problem, tmp_path / "again", end=12.0, saves=3)
     assert again.finished and np.array_equal(again.density, run.density)
+
+
+def test_an_accuracy_of_nematics_is_that_of_their_second_moment(tmp_path):
+    """K = −Ut² on S² (Maier and Saupe): a = US/τ with S = ∫P₂(z) dν of ν ∝ exp(az²). The first
+    moment is 0 on every mesh and tells no errors."""
+    U, tau, t = 9.0, 1.0, np.linspace(0.0, 1.0, 20_001)
+    text = MAGNET.replace("linear", "quadratic").replace("dim = 1\ncells = 64", "dim = 2")
+    text = text.replace("0.2", f"{tau}").replace("0.5*x", "0.5*z**2")
+    path = tmp_path / "nematic.toml"
+    path.write_text(text.format(strength=-U))
+    run = hkflow.run(path, tmp_path / "run", method={"kind": "grid", "accuracy": 1e-2})
+    assert run.finished and np.abs(run.atoms_at(-1).moment()).max() < 1e-12
+
+    def order(a):
+        weights = np.exp(a * (t**2 - 1.0))
+        return 1.5 * np.trapezoid(weights * t**2, t) / np.trapezoid(weights, t) - 0.5
+
+    S = order(brentq(lambda a: a - U * order(a) / tau, 3.0, 20.0))
+    atoms = run.atoms_at(-1)
+    second = (atoms.weights[:, None] * atoms.positions).T @ atoms.positions
+    error = np.sqrt(np.mean((second - np.diag([1.0 - S, 1.0 - S, 1.0 + 2.0 * S]) / 3.0) ** 2))
+    assert 1e-5 < error <= run.errors["second_moment"][-1] <= run.errors.reached <= 1e-2
+    assert run.errors.leading() is run.errors.bars["second_moment"]
+    assert dict(summary(run))["second moment"].startswith("± ")

@@ -16,8 +16,10 @@ LABELS = {  # of quantities, and of what they are in units of the mass where tha
     "log_mass": ("log mass", "log mass"),
     "margin": ("margin/mass", "margin/mass"),
     "moment": ("first moment", "first moment/mass"),
+    "second_moment": ("second moment", "second moment/mass"),
     "plain_predictions": ("predictions", "predictions"),  # beside those in units of the mass
 }
+MOMENTS = "moment", "second_moment"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +48,14 @@ class ErrorBars(Shown):
     quantity of `bars`.
 
     time : (n_saves,);  bars : {"predictions": Bar, "objective", "log_mass", "margin", "moment"},
-        and where these are in units of the mass "plain_predictions", if the mass is not beyond
-        numbers
+        without data "second_moment", and where these are in units of the mass "plain_predictions",
+        if the mass is not beyond numbers
     each : (n_saves, n_data), of k outputs (n_saves, n_data, k), of every prediction, space and
         time together
-    normalised : whether predictions, objective and moment are those of ν/|ν|
+    normalised : whether predictions, objective and moments are those of ν/|ν|
     companions : what was computed, in words;  remark : why there are no bars, or ""
     wanted, reached : the accuracy that was asked for and what came of it, relative errors of the
-        predictions; nan if none was;  limit : what kept it from that, or ""
+        predictions or moments; nan if none was;  limit : what kept it from that, or ""
     """
 
     time: Floats
@@ -79,6 +81,14 @@ class ErrorBars(Shown):
     def label(self, name: str) -> str:
         """What a quantity is called."""
         return LABELS[name][self.normalised]
+
+    def leading(self, sizes: Floats | float = 1.0) -> Bar:
+        """The bar by which a run is judged: that of the predictions, or without data that of the
+        moment whose bar is the larger at any save, in units of `sizes`."""
+        if "predictions" in self.bars:
+            return self.bars["predictions"]
+        moments = [self.bars[name] for name in MOMENTS if name in self.bars]
+        return max(moments, key=lambda bar: float((bar.total / sizes).max()))
 
     def __repr__(self):
         said = [f"{name} ± {self[name][-1]:.1e}" for name in self.bars]

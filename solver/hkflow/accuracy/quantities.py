@@ -20,16 +20,17 @@ def is_large(run: Result) -> bool:
 
 def quantities(run: Result, normalised: bool, given: Integers | None = None) -> dict[str, Floats]:
     """Predictions, objective, log mass, margin of classifiers and first moment at the saves,
-    (n_saves, k) each.
+    (n_saves, k) each; without data the second moment ∫θθᵀ dν as well, which sees what is even in θ.
 
-    normalised : predictions, objective and moment in units of the mass; predictions in plain units
+    normalised : predictions, objective and moments in units of the mass; predictions in plain units
         besides, infinite where they are beyond numbers
     given : saves, if not all
     """
     saves = list(range(len(run.time))) if given is None else given.tolist()
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        every = [_integrals(run, k) for k in saves]
-        log_mass, moment = (np.array(one) for one in zip(*every, strict=True))
+        even = not len(run.targets)
+        every = [_integrals(run, k, even) for k in saves]
+        log_mass, moment, second = (np.array(one) for one in zip(*every, strict=True))
         log_scale = run.log_scale[saves]
         mass = np.exp(np.minimum(log_mass - log_scale, LARGE))[:, None]
         unit = 1.0 / mass if normalised else np.exp(log_scale)[:, None]
@@ -43,26 +44,33 @@ def quantities(run: Result, normalised: bool, given: Integers | None = None) -> 
             found["margin"] = margins / mass
         if normalised and len(run.targets):
             found["plain_predictions"] = h * np.exp(log_scale)[:, None]
-        found["moment"] = moment if normalised else np.exp(log_mass)[:, None] * moment
+        moments = {"moment": moment} | ({"second_moment": second} if even else {})
+        found |= {
+            name: one if normalised else np.exp(log_mass)[:, None] * one
+            for name, one in moments.items()
+        }
     return found
 
 
-def _integrals(run, save):
-    """log |ν| and ∫ ε θ dν/|ν| at one save; of cells without making atoms of them."""
+def _integrals(run, save, even):
+    """log |ν|, ∫ ε θ dν/|ν| and, if `even`, ∫θθᵀ dν/|ν| (k,) at one save; of cells without making
+    atoms of them."""
     state, scale = unscaled(run.state_at(save))
     measure = method_class(run.method).measure(state)
     parts = [measure]
     if isinstance(measure, DensityAndAtoms):
         parts = [measure.density, measure.atoms]
-    mass, moment = 0.0, 0.0
+    mass, moment, second = 0.0, 0.0, 0.0
     for part in parts:
         if isinstance(part, np.ndarray):
             cells, signs = part * run.problem.mesh.volumes, np.array(run.problem.signs, dtype=float)
-            mass, moment = (
-                mass + np.abs(cells).sum(),
-                moment + signs @ cells @ run.problem.mesh.centers,
-            )
+            points, masses = run.problem.mesh.centers, np.abs(cells).sum(axis=0)
+            mass, moment = mass + masses.sum(), moment + signs @ cells @ points
         else:
             atoms = run.problem.atoms_of(part)
+            points, masses = atoms.positions, atoms.weights
             mass, moment = mass + atoms.mass, moment + atoms.moment()
-    return scale + np.log(mass), moment / max(mass, SMALLEST)
+        if even:
+            second = second + ((masses[:, None] * points).T @ points).ravel()
+    size = max(mass, SMALLEST)
+    return scale + np.log(mass), moment / size, second / size

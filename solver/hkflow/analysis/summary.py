@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ..accuracy.error_bars import MOMENTS
 from ..certificates.deconvolution import spikes
 from ..certificates.margin import MaxMargin, power_above
 from ..methods.step import ENERGIES
@@ -62,8 +63,9 @@ def _errors(run):
         share = f", {100.0 * bar / extent:.2g} % of their range" if extent > 0.0 else ""
         rows.append((bars.label("predictions"), f"± {bar:.1e} (RMS{share}), at most {largest:.1e}"))
     else:
-        rows.append((bars.label("moment"), f"± {bars['moment'][-1]:.1e} (RMS of its coordinates)"))
-    chosen = bars.bars["predictions" if "predictions" in bars.bars else "moment"]
+        for name in filter(bars.bars.__contains__, MOMENTS):
+            rows.append((bars.label(name), f"± {bars[name][-1]:.1e} (RMS of its coordinates)"))
+    chosen = bars.leading()
     parts = f"in space {chosen.space[-1]:.1e}, in time {chosen.time[-1]:.1e}"
     return [*rows, ("error", f"{parts}; {chosen.verdict}")]
 

@@ -82,7 +82,7 @@ class Choice:
 def relative_error(run: Result, bars: ErrorBars) -> tuple[float, float, float]:
     """The largest error of the predictions over all saves, and its parts in space and time;
     relative to the larger of predictions and targets, root mean squares (numbers of classes count
-    as 1, as ±1 do). Without data those of the first moment, relative to the mass.
+    as 1, as ±1 do). Without data those of the first and second moment, relative to the mass.
 
     Where there are bars of h/|ν| alone, the mass being beyond numbers, errors of the mass are
     errors of h as well: |δh| ≤ |ν| |δ(h/|ν|)| + |h| |δ log |ν||.
@@ -98,9 +98,9 @@ def relative_error(run: Result, bars: ErrorBars) -> tuple[float, float, float]:
         wanted = 1.0 if run.class_names else np.sqrt(np.mean(run.targets**2))
         sizes = np.maximum(own, wanted * np.exp(-unit))
     else:
-        bar = bars.bars["moment"]
         sizes = np.ones(len(run.time)) if bars.normalised else np.maximum(run.mass, 1e-300)
-        own = sizes  # of which the moment is at most
+        bar = bars.leading(sizes)
+        own = sizes  # of which a moment is at most
     parts = np.array([bar.space, bar.time]) / sizes
     if per_mass:
         mass = bars.bars["log_mass"]
@@ -362,7 +362,7 @@ def expected_order(run: Result, bars: ErrorBars) -> float:
     """The order in the distance of points by which errors are expected to fall: of points that by
     which their bars are told; of grids the observed one, at least the middle of those expected,
     since a lower one has widened the bar already."""
-    bar = bars.bars["predictions" if "predictions" in bars.bars else "moment"]
+    bar = bars.leading()
     if "random" in bar.verdict:
         return 0.5 * run.problem.dim
     band = orders_of(run.problem, run.method, run.options)

@@ -227,6 +227,6 @@ def _accuracy(file, case, problem, times, seconds):
     if total != total:
         return later
     error = space * (size / own) ** (expected_order(run, bars) / dim) + in_time
-    what = "predictions" if "predictions" in bars.bars else "the first moment"
+    what = "predictions" if "predictions" in bars.bars else "moments"
     points = f"{size} {'cells' if kind == 'grid' else 'points for each sign'}"
     return f"{what} to about {error:.1g}, relative, by the error bars of a run with {points}."
