@@ -84,8 +84,8 @@ class ScharfetterGummel:
         self._sum(dt, not few, start, density)
         if not few and density.min() <= 0.0:
             self._sum(dt, False, start, density)
-        before, after = (np.einsum("sc,c->s", x, self.stencil.volumes) for x in (start, density))
-        # or the rounding of the sum of the weights adds up
+        # summed in pairs: what the sums round would add up, as that of the weights would
+        before, after = ((x * self.stencil.volumes).sum(axis=1) for x in (start, density))
         density *= np.divide(before, after, out=np.ones_like(after), where=after > 0.0)[:, None]
 
     def _sum(self, dt, chebyshev, start, density):
