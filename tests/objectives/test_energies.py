@@ -337,19 +337,6 @@ def test_a_sum_predicts_by_the_feature_of_its_data(name, rng):
     np.testing.assert_allclose(run.predict(other), wanted, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("potential", ["1/x", "-1/x**2", "log(abs(x))"])
-def test_a_pole_of_a_potential_is_named_where_particles_fall_into_it(potential):
-    """Runs ended with steps that were tiny, and did not say why."""
-    angles = np.array([0.3, 1.0, 2.0])
-    start = hkflow.PointMeasure(np.column_stack([np.cos(angles), np.sin(angles)]))
-    energy = hkflow.Sum(hkflow.External(potential), axes=2)
-    run = hkflow.solve(
-        hkflow.Problem(None, energy, hkflow.Flow(1.0), initial=start), 1.0, kind="particles"
-    )
-    assert not run.finished
-    assert "where the slope of the potential is" in run.status and "pole" in run.status
-
-
 def test_a_kernel_that_is_infinite_where_points_coincide_is_refused_for_that():
     with pytest.raises(ValueError, match="got nan or inf at t = 1, where points coincide"):
         hkflow.Interaction("1/(1 - t)")

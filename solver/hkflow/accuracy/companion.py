@@ -105,9 +105,9 @@ def by_another(companion: Companion, kind: str, count: int, factor: float) -> Co
 
 def as_short(companion: Companion) -> Companion:
     """It with steps no longer than the cells of the run itself allow, if it is a grid that chooses
-    its steps."""
+    its steps and whose cells bound them."""
     made: Any = make_method(companion.problem, **companion.options)
-    if made.fixed_steps or companion.options["kind"] != "grid":
+    if made.fixed_steps or companion.options["kind"] != "grid" or made.drifts_exactly:
         return companion
     cfl = made.cfl / companion.width
     return replace(companion, options=companion.options | {"cfl": cfl})

@@ -378,6 +378,11 @@ class Sum(Shown):
         return min(mass * trace, peak * largest)
 
     @property
+    def is_linear(self) -> bool:
+        """Whether F is linear in ν but for its entropy, so that J stands still."""
+        return self.data is None and not self.interactions
+
+    @property
     def moves_atoms(self) -> bool:
         """Whether grids can move captured atoms in it: external potentials with known gradients
         alone, no interactions."""

@@ -26,9 +26,6 @@ LOOK = 4
 MAX_TINY_STEPS = 300  # in a row: a fault that lets only tiny steps pass ends the run as well
 BEYOND = 1e-3  # of `until_margin`, by which the last step may exceed it
 BLOWN_UP = 7.0  # growth of the log mass, a factor 1000, after which a stop may be a blow-up
-# slopes of potentials at so many places; a particle's that is so many times as large is one of a
-# pole
-ELSEWHERE, POLE = 100, 1e4
 
 # the guards look for nan and inf themselves
 _quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -140,7 +137,7 @@ class Loop:
             method, clock, self.control, target, TINY_STEP * whole, self.guards, self.until_margin
         )
         if isinstance(step, str):
-            self.status = f"Stopped {self._here()}: {step}{_blow_up(method, clock)}{_pole(method)}."
+            self.status = f"Stopped {self._here()}: {step}{_blow_up(method, clock)}."
             return False
         hit, lowest = (
             step.dt == target - clock.time,
@@ -279,30 +276,6 @@ def _blow_up(method, clock):
     return (
         f"; the mass has grown from {np.exp(start):.3g} to {np.exp(log_mass):.3g}, as where"
         " attraction makes it grow without bound in finite time"
-    )
-
-
-def _pole(method):
-    """What to add to a stop if a particle has come to where a potential is infinite, or nothing."""
-    terms = getattr(method.problem.objective, "external", ())
-    points = getattr(method.measure(method.state()), "positions", None)
-    if not terms or points is None:
-        return ""
-    elsewhere = np.random.default_rng(0).normal(size=(ELSEWHERE, points.shape[1]))
-    elsewhere /= np.linalg.norm(elsewhere, axis=1)[:, None]
-    try:
-        here, there = (
-            np.linalg.norm(sum(term.slopes(p) for term in terms), axis=1)
-            for p in (points, elsewhere)
-        )
-    except ValueError as error:
-        return f"; {error}".rstrip(".")
-    if not here.max() > POLE * there.max():
-        return ""
-    place = ", ".join(f"{c:.3g}" for c in points[np.argmax(here)])
-    return (
-        f"; a particle is at θ = ({place}), where the slope of the potential is {here.max():.3g},"
-        " as near a pole: potentials must be finite everywhere"
     )
 
 

@@ -439,6 +439,38 @@ def test_rounding_of_many_cells_does_not_add_up(mesh):
     assert abs(fsum(now[0] * mesh.volumes) / mass - 1.0) < 2e-15
 
 
+# --- steps where J stands still
+
+
+@DOMAINS
+def test_drift_in_a_fixed_potential_bounds_no_step(name, tau=0.3):
+    """It is exact in time; a Courant number that is given is kept."""
+    mesh = MESHES[name][2]
+    energy = hkflow.Sum(hkflow.External("x - 0.5*x*y"), axes=mesh.dim + 1, entropy=tau)
+    one = hkflow.Problem(mesh, energy, WASSERSTEIN)
+    for end in (0.5, 50.0):
+        long, short = (hkflow.solve(one, end, **keys) for keys in ({}, {"cfl": 0.9}))
+        assert long.end["steps"] == 1 and short.end["steps"] > 20 * end
+        assert np.abs(long.density[-1] - short.density[-1]).max() < 1e-9 * short.density[-1].max()
+        assert np.diff(long.records["objective"]).max() < 0.0
+
+
+def test_cells_bound_steps_beside_data_a_reaction_or_interactions():
+    mesh, drift = hkflow.circle_mesh(32), hkflow.External("x")
+    for terms, flow in (
+        ((drift,), hkflow.Flow(1.0, 4.0)),
+        ((drift,), hkflow.Flow(1.0, noise=0.1)),
+        ((drift, hkflow.Interaction("linear")), WASSERSTEIN),
+        ((attracted(mesh, 1.0, 0.3).objective, drift), WASSERSTEIN),
+        ((drift,), WASSERSTEIN),
+    ):
+        total = hkflow.Sum(*terms, axes=2, entropy=0.3)
+        method = FiniteVolume(hkflow.Problem(mesh, total, flow))
+        assert method.drifts_exactly == (len(terms) == 1 and flow is WASSERSTEIN)
+        bound = method.largest_stable_step(np.inf)
+        assert (bound > 0.9 / method.current.outflow) == method.drifts_exactly
+
+
 # --- energies
 
 

@@ -73,8 +73,8 @@ class GridMethod(ToAccuracy):
     cfl: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         None,
         description=(
-            "step in units of the time in which a cell would be emptied; 0.9 with muscl-hancock,"
-            " else 0.4, if not given"
+            "step in units of the time in which a cell would be emptied; if not given 0.9 with"
+            " muscl-hancock, else 0.4, and none where external potentials and entropy alone move mass"
         ),
     )
     tolerance: Positive = Field(

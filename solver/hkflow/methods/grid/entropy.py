@@ -47,6 +47,7 @@ FEW = 10.0  # Λ up to which powers of P are about as few as its Chebyshev polyn
 LEFT_OUT = 1e-10  # sum of the weights left out
 LANCZOS = 60  # steps: of a million cells the largest eigenvalue is found to 0.6 % in the mean
 SAFETY = 1.02
+MOST = 1e5  # Λ of a step: more terms would hardly make it cost less
 
 
 class ScharfetterGummel:
@@ -77,6 +78,10 @@ class ScharfetterGummel:
         )  # fmt: skip
         self.outflow, self.largest = (float(most) for most in self.outflows.max(axis=0))
         self.radius = min(self.largest, 0.5 * (alpha * self.fastest + self.outflow))
+
+    def longest_step(self, alpha: float, outflow: float) -> float:
+        """The step of Λ ≤ MOST, for the largest outflow by drift."""
+        return MOST / (alpha * self.fastest + outflow)
 
     def move(self, dt: float, start: Floats, density: Floats) -> None:
         """The density after dt; start, density (n_signs, n_cells), two arrays."""

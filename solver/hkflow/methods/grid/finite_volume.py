@@ -65,7 +65,7 @@ class FiniteVolume(ImplicitSteps):
     imex : explicit; implicit in the coupling through the data, at order 1 for ssprk1 and 2 for
         the others; or auto, which takes implicit steps where an explicit one would be unstable
     cfl : step in units of the time in which a cell would be emptied, if given; positivity needs at
-        most 1 with muscl-hancock or at first order, else ½
+        most 1 with muscl-hancock or at first order, else ½, and with entropy none
     tolerance : largest error of one step in the energy and mass budgets, relative to what the step
         exchanged
     max_step : no step is longer
@@ -119,7 +119,10 @@ class FiniteVolume(ImplicitSteps):
         if self.fixed_steps and self.flow.depth != 2.0:
             raise ValueError(f"The stepper '{stepper}' is for the mobility ν, depth 2.")
         check_courant_number(cfl, stepper, limiter)
-        self.cfl = self.stepper.cfl if cfl is None else cfl
+        self.cfl, self.drifts_exactly = self.stepper.cfl if cfl is None else cfl, False
+        if cfl is None and problem.objective.entropy > 0.0:
+            alone = self.flow.reaction == 0.0 and self.flow.noise == 0.0
+            self.drifts_exactly = alone and getattr(problem.objective, "is_linear", False)
         self.stepper.cfl = self.cfl
         self.stepper.largest_cfl = largest_courant_number(stepper, limiter)
         self.imex = "explicit" if self.fixed_steps else imex
@@ -267,9 +270,12 @@ class FiniteVolume(ImplicitSteps):
         entropy the splitting into transport, reaction and noise, whose error no budget shows.
 
         Nor does it show what steps as long as an interaction allows leave at rest: with a tighter
-        tolerance they are shorter, which error bars see.
+        tolerance they are shorter, which error bars see. Where J stands still and entropy makes
+        drift exact, cells bound no step.
         """
         longest, flow = self.stepper.largest_stable_step(self.current), self.flow
+        if self.drifts_exactly:
+            longest = max(longest, self.stepper.frozen.longest_step(self.current.outflow))
         if (answer := self._interaction_rate()) > 0.0:
             shorter = min(1.0, self.tolerance / TOLERANCE) ** (1.0 / self.order)
             longest = min(longest, shorter * self.stability / answer)

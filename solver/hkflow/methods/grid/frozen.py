@@ -120,6 +120,11 @@ class FrozenFlow:
                 self.capture.follow(e.loss_gradient, self.transport)
         return self._outflow()
 
+    def longest_step(self, outflow: float) -> float:
+        """The longest step that transport with entropy takes, exact as it is in time."""
+        alpha = self.rhs.flow.transport
+        return self.transport.longest_step(alpha, outflow) if self.transport and alpha else 0.0
+
     def _outflow(self):
         return self.transport.outflow if self.transport else 0.0
 
@@ -128,7 +133,7 @@ class FrozenFlow:
         the step's budget, or rejects it."""
         flow = self.rhs.flow
         potential, start, density = after.potential, begin.density, after.density
-        if not dt * self._outflow() <= 1.0 + 1e-12:
+        if self.rhs.temperature == 0.0 and not dt * self._outflow() <= 1.0 + 1e-12:
             step.rejection = f"Courant number {dt * self._outflow():.3g} beyond 1"
             return
         if flow.depth != 2.0:
