@@ -74,7 +74,7 @@ class GridMethod(ToAccuracy):
         None,
         description=(
             "step in units of the time in which a cell would be emptied; if not given 0.9 with"
-            " muscl-hancock, else 0.4, and none where external potentials and entropy alone move mass"
+            " muscl-hancock, else 0.4, and none where potentials and entropy alone move mass"
         ),
     )
     tolerance: Positive = Field(
