@@ -559,5 +559,6 @@ class Signals(Interrupts, Observer):
         return f"Interrupted by {signal.Signals(self.received).name}" if self.received else None
 
     def finish(self, method: Method, clock: LoopState, status: str) -> None:
-        """A signal in the last step is no reason to stop, but whoever called hears of it."""
-        self.stop()
+        """A signal in the last step is no reason to stop, but whoever called hears of it: on
+        this rank alone, for the others may have ended by an error."""
+        self.received = self.received or self.seen or None
