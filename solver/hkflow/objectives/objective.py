@@ -1,11 +1,10 @@
 """The objective F(ν) = R(h_ν(x_1), …, h_ν(x_n)) + λ|ν| + τ∫ν log ν dθ and the first variation of
 its first two terms, the potential J_ν."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -261,13 +260,6 @@ class Objective(Shown):
         scale = np.exp(log_scale)
         return risk.evaluate(scale * predictions, self.targets, self.weights, out) / scale
 
-    def sums(self, make: Callable[[Floats], Any]) -> Any:
-        """The operator that make(inputs) returns, over the different inputs where "auto" leaves the
-        choice and many are equal."""
-        if self.operator != "auto":
-            return make(self.inputs)
-        return over_distinct(make, self.inputs, self.feature.outputs)
-
     def at_fixed_points(
         self, points: Floats, signs: tuple[int, ...] = (1,)
     ) -> "ObjectiveAtFixedPoints":
@@ -351,6 +343,14 @@ class Objective(Shown):
         return rounding + change * error
 
 
+def _sums(objective, make):
+    """The operator that make(inputs) returns, over the different inputs where "auto" leaves the
+    choice and many are equal."""
+    if objective.operator != "auto":
+        return make(objective.inputs)
+    return over_distinct(make, objective.inputs, objective.feature.outputs)
+
+
 class ObjectiveAtFixedPoints:
     """The objective as a function of the weights of fixed points; every array is allocated here,
     once.
@@ -364,10 +364,11 @@ class ObjectiveAtFixedPoints:
         n_data, n_points = objective.n_predictions, len(points)
         self.objective = objective
         self.signs = np.array(signs, dtype=float)
-        self.operator = objective.sums(
+        self.operator = _sums(
+            objective,
             lambda inputs: objective.feature.operator(
                 points, inputs, objective.operator, ranks=objective.ranks
-            )
+            ),
         )
         self.signed = np.zeros(n_points)
         self.predictions, self.loss_gradient = np.zeros(n_data), np.zeros(n_data)
@@ -411,10 +412,11 @@ class ObjectiveAtMovingPoints:
 
     def __init__(self, objective: Objective, points: Floats, on_sphere: bool = False) -> None:
         self.objective = objective
-        self.operator = objective.sums(
+        self.operator = _sums(
+            objective,
             lambda inputs: objective.feature.moving_operator(
                 points, inputs, objective.operator, objective.ranks, on_sphere
-            )
+            ),
         )
         self.predictions, self.loss_gradient = (np.zeros(objective.n_predictions) for _ in range(2))
         self.slopes, self.gradient = np.zeros(len(points)), np.zeros_like(self.operator.points)
