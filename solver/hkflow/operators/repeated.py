@@ -15,6 +15,8 @@ from ..remembered import remembered
 
 FEW = 256  # data, for which it is not worth it
 
+_distinct = remembered(most=4)(unique_rows)
+
 
 def over_distinct(make: Callable[[Floats], Any], inputs: Floats, outputs: int = 1) -> Any:
     """make(inputs), or the same sums made over the different inputs, where these are at most half
@@ -28,9 +30,6 @@ def over_distinct(make: Callable[[Floats], Any], inputs: Floats, outputs: int = 
     if 2 * len(first) > len(inputs):
         return make(inputs)
     return RepeatedOperator(make(inputs[first]), place, outputs)
-
-
-_distinct = remembered(most=4)(unique_rows)
 
 
 class RepeatedOperator:
@@ -70,5 +69,6 @@ class RepeatedOperator:
         """Sums of the loss gradients of equal inputs, (m · k,)."""
         r = loss_gradient.reshape(self.sorted.shape)
         np.take(r, self.order, axis=0, out=self.sorted, mode="clip")
+        # which sums in pairs, so that rounding does not grow with the data
         np.add.reduceat(self.sorted.T, self.starts, axis=1, out=self.sums.T)
         return self.sums.reshape(-1)

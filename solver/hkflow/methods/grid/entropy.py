@@ -47,7 +47,7 @@ FEW = 10.0  # Λ up to which powers of P are about as few as its Chebyshev polyn
 LEFT_OUT = 1e-10  # sum of the weights left out
 LANCZOS = 60  # steps: of a million cells the largest eigenvalue is found to 0.6 % in the mean
 SAFETY = 1.02
-MOST = 1e5  # Λ of a step: more terms would hardly make it cost less
+MOST = 1e5  # Λ of the longest step, some 2000 products with P; longer ones save next to nothing
 
 
 class ScharfetterGummel:
