@@ -9,7 +9,7 @@ from conftest import ROOT
 import hkflow
 from hkflow.methods.characteristics import characteristics
 from hkflow.methods.choice import make_method
-from hkflow.methods.frozen_relu.tangent_gram import held_coupling
+from hkflow.methods.frozen_relu.tangent_gram import held_coupling, in_span, on_kinks
 from hkflow.methods.particles.tangent_gram import coupling_matrix
 from hkflow.methods.step import Step
 from hkflow.methods.stepping.implicit_residuals import Coupling
@@ -103,7 +103,7 @@ def coupling_by_projections(objective, normals, positions, weights, held, flow):
     return K
 
 
-@pytest.mark.parametrize("p", [2, 3, 6, 16])
+@pytest.mark.parametrize("p", [2, 3, 6, 16, 40])
 def test_the_coupling_is_the_sum_of_its_definition(p):
     objective, normals, points, weights = atoms_on_kinks(p)
     flow, held = hkflow.Flow(1.0, 2.0), np.arange(len(points)) >= 7
@@ -112,6 +112,19 @@ def test_the_coupling_is_the_sum_of_its_definition(p):
     assert np.abs(found - wanted).max() <= 1e-13 * np.abs(wanted).max()
     unheld = held_coupling(objective, normals, points, weights, np.zeros_like(held), flow)
     assert np.abs(unheld - wanted).max() > 1e-3 * np.abs(wanted).max()
+
+
+def test_directions_are_sought_in_the_span_of_the_data():
+    """Two of 23 data are parallel to a third: they span 21 of 40 dimensions."""
+    objective, normals, points, _ = atoms_on_kinks(40)
+    x, n, atoms = in_span(objective.inputs, normals, points)
+    assert x.shape == (23, 22) and n.shape == (21, 22) and atoms.shape == (280, 22)
+    assert np.abs(x @ x.T - objective.inputs @ objective.inputs.T).max() < 1e-13
+    assert np.abs(atoms @ x.T - points @ objective.inputs.T).max() < 1e-14
+    assert np.abs(np.linalg.norm(atoms, axis=1) - 1.0).max() < 1e-14
+    assert np.array_equal(on_kinks(n, atoms), on_kinks(normals, points))
+    objective, *at = atoms_on_kinks(16)
+    assert in_span(objective.inputs, *at[:2])[0] is objective.inputs
 
 
 def test_the_coupling_has_the_same_bits_for_any_number_of_threads():

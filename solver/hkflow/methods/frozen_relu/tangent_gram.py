@@ -10,6 +10,7 @@ from ...compiled import njit
 from ...objectives.objective import Objective
 from ...operators.parallel_loops import divided_loop, small_kernel
 from ...problem.flow import Flow
+from ...remembered import remembered
 from ..particles.tangent_gram import chunks, coupling_matrix
 from .frozen import DEPENDENT, dot, project
 
@@ -30,15 +31,18 @@ def held_coupling(
 
     normals : (n_kinks, p) of the kinks;  positions, weights : (n, p), (n,) of the atoms
     held : (n,) whether a kink holds an atom; it is taken to be held by all that it is on
-    Cost: n_data² for a free atom, n_data² (1 + directions to move in) for one that is held.
+    Cost: n_data² for a free atom, n_data² (1 + directions to move in) for one that is held, and the
+    cube of the dimension for these directions; data see no more dimensions than they span.
     """
     free = ~held
     matrix = coupling_matrix(objective, positions[free], weights[free], weights[free], flow)
-    x, (below, above) = np.ascontiguousarray(objective.inputs), objective.feature.pieces  # type: ignore[misc]
-    for points, w in chunks(positions.shape[1] * len(x), positions[held], weights[held]):
+    (below, above), atoms = objective.feature.pieces, positions[held]  # type: ignore[misc]
+    seen = in_span(objective.inputs, normals, atoms)
+    x, normals, atoms = (np.ascontiguousarray(array) for array in seen)
+    for points, w in chunks(x.size, atoms, weights[held]):
         many, p = points.shape
         along, counts = np.zeros((many, p, p)), np.zeros(many, dtype=np.int64)
-        movable(many, many * normals.size, np.ascontiguousarray(normals), points, along, counts)
+        movable(many, many * normals.size, normals, points, along, counts)
         ends = np.cumsum(1 + counts)
         rows = np.empty((ends[-1], len(x)))
         reaction, transport = np.sqrt(flow.reaction * w), np.sqrt(flow.transport * w)
@@ -47,6 +51,34 @@ def held_coupling(
         )
         add_squares(GROUPS, len(x) * rows.size, rows, matrix)
     return np.where(np.tri(len(x), dtype=bool), matrix, matrix.T)
+
+
+def in_span(inputs, normals, positions):
+    """Data, normals in their span, and atoms in coordinates of this span and one more, the part of
+    an atom that data do not see, where these are fewer than the dimensions p.
+
+    inputs (n_data, p);  normals (n_kinks, p);  positions (n, p)
+    """
+    if inputs.shape[1] <= len(inputs) + 1:
+        return inputs, normals, positions
+    basis, coordinates = spanned(inputs)
+    seen = positions @ basis.T
+    unseen = np.linalg.norm(positions - seen @ basis, axis=1)
+    return coordinates, _and_zero(normals @ basis.T), np.column_stack([seen, unseen])
+
+
+@remembered(most=4)
+def spanned(inputs):
+    """An orthonormal basis, rows, of the span of data (n, p), and the data in coordinates of it and
+    of one direction more."""
+    basis = np.zeros((len(inputs) + 1, inputs.shape[1]))
+    basis = basis[: span(np.ascontiguousarray(inputs), basis)]
+    return basis, _and_zero(inputs @ basis.T)
+
+
+def _and_zero(rows):
+    """Rows (n, k) with a zero at the end, (n, k + 1)."""
+    return np.pad(rows, ((0, 0), (0, 1)))
 
 
 def on_kinks(normals: Floats, positions: Floats) -> NDArray[np.bool_]:
@@ -70,6 +102,16 @@ def extend(basis, count, x):
     for a in range(len(x)):
         basis[count, a] /= size
     return count + 1
+
+
+@njit(cache=True)
+def span(vectors, basis):
+    """Make the first rows of basis (n + 1, p) an orthonormal basis of the span of vectors (n, p);
+    returns how many there are."""
+    count = np.int64(0)
+    for x in vectors:
+        count = extend(basis, count, x / np.sqrt(dot(x, x)))
+    return count
 
 
 @divided_loop(error_model="numpy")
