@@ -93,8 +93,8 @@ def atoms_on_kinks(p, n_data=23, each=7, seed=0):
 def coupling_by_projections(objective, normals, positions, weights, held, flow):
     """K by its definition, an atom at a time; what holds one is found by singular values."""
     x, K = objective.inputs, 0.0
-    for theta, m, on_kinks in zip(positions, weights, held, strict=True):
-        on = normals[np.abs(normals @ theta) <= 1e-12] if on_kinks else normals[:0]
+    for theta, m, kept in zip(positions, weights, held, strict=True):
+        on = normals[np.abs(normals @ theta) <= 1e-12] if kept else normals[:0]
         _, sizes, rows = np.linalg.svd(np.vstack([theta, on, np.zeros((len(theta), len(theta)))]))
         free = rows[np.count_nonzero(sizes > 1e-9) :]
         slope = (x @ theta > 0.0).astype(float)
