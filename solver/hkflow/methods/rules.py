@@ -7,16 +7,24 @@ from typing import Any
 
 from ..errors import unknown_name
 
-# Kinks from which on they are stepped over: to locate them takes as long as their square. What
+# Kinks from which on they are stepped over: to locate them takes as long as their square, and for
+# several outputs as long as steps over them at a tolerance of OF_OUTPUTS by their number. What
 # follows characteristics looks among the near kinks: it takes as long where numbers of the data,
 # each counted as one of FEW_INPUTS at least, are MANY_NUMBERS.
-MANY_KINKS, MANY_NUMBERS, FEW_INPUTS = 1000, 300_000, 30
+MANY_KINKS, OF_OUTPUTS, MANY_NUMBERS, FEW_INPUTS = 1000, 1e-4, 300_000, 30
 
 
 def needs_max_step(stepper: str | None, max_step: float | None) -> None:
     """Raise ValueError if a stepper of fixed steps is not told their length."""
     if stepper == "euler" and (max_step is None or isinf(max_step)):
         raise ValueError("'euler' takes fixed steps: give their length, 'max_step'.")
+
+
+def many_kinks(outputs: int, tolerance: float) -> float:
+    """How many kinks particles with so many outputs step over by themselves: 1000, for several
+    outputs 1e-4/tolerance at most, since steps over kinks are cheap and shrink like the
+    tolerance."""
+    return MANY_KINKS if outputs == 1 else min(MANY_KINKS, OF_OUTPUTS / tolerance)
 
 
 def has_many_kinks(inputs: Any) -> bool:

@@ -73,10 +73,8 @@ class Feature:
 
     @property
     def kink(self) -> tuple[float, float] | None:
-        """The same where the slope jumps at 0; else None, and for vectors: what holds a unit on a
-        kink is known for one output alone."""
-        jumps = self.pieces and self.pieces[0] != self.pieces[1] and self.outputs == 1
-        return self.pieces if jumps else None
+        """The same where the slope jumps at 0; else None."""
+        return self.pieces if self.pieces and self.pieces[0] != self.pieces[1] else None
 
     @cached_property
     def hinges(self) -> tuple[float, float, Floats, Floats] | None:

@@ -32,7 +32,7 @@ from ..certificates.global_upper_bound import global_upper_bound
 from ..certificates.search import local_maxima
 from ..measures.point_measure import PointMeasure
 from ..methods.method import Method
-from ..methods.rules import MANY_KINKS
+from ..methods.rules import many_kinks
 from ..objectives.activations import feature_named, is_built_in
 from ..objectives.losses import RISKS
 from ..objectives.objective import Objective
@@ -99,8 +99,9 @@ class Ahead:
         process: SecondProcess,
         stepper: str = "auto",
         proves: bool = True,
+        tolerance: float | None = None,
     ) -> None:
-        self.kind, self.order = kind, order_for(problem, kind, stepper, proves)
+        self.kind, self.order = kind, order_for(problem, kind, stepper, proves, tolerance)
         self.done = {stage: Event() for stage in self.order[-1]}
         self.meanwhile: dict[str, list[str]] = {}
         if MAX_MARGIN in self.done and kind == "characteristics":
@@ -175,12 +176,16 @@ class Ahead:
 
 
 def order_for(
-    problem: Problem, kind: str, stepper: str = "auto", proves: bool = True
+    problem: Problem,
+    kind: str,
+    stepper: str = "auto",
+    proves: bool = True,
+    tolerance: float | None = None,
 ) -> tuple[str, int, list[str]]:
     """What a second process compiles for a run by a kind of method: the name of the feature, axes
     of the inputs, and stages.
 
-    stepper : of particles;  proves : whether the run may take time for the max-margin
+    stepper, tolerance : of particles;  proves : whether the run may take time for the max-margin
     """
     objective = problem.objective
     feature, axes = objective.feature, objective.inputs.shape[1]
@@ -190,7 +195,10 @@ def order_for(
 
         stages = [STEP] if captures(problem) else []  # by the kernels of characteristics
     if kind == "particles" and stepper in ("auto", "sliding") and objective.entropy == 0.0:
-        few = 0 < len(objective.inputs) < MANY_KINKS or stepper == "sliding"
+        from ..methods.particles.ode import default_tolerance
+
+        many = many_kinks(feature.outputs, tolerance or default_tolerance(objective))
+        few = 0 < len(objective.inputs) < many or stepper == "sliding"
         stages = [SLIDING] if few and problem.flow.transport > 0.0 and feature.kink else []
     if certifies_margin(problem) and not problem.domain.fixed:
         # the bound is wanted with the first record, late where a grid's sums are to be compiled; of
@@ -218,10 +226,16 @@ def helped_by(process: SecondProcess | None) -> Iterator[None]:
 HELPERS: list[SecondProcess | None] = []
 
 
-def plan(problem: Problem, kind: str, stepper: str = "auto", proves: bool = True) -> None:
+def plan(
+    problem: Problem,
+    kind: str,
+    stepper: str = "auto",
+    proves: bool = True,
+    tolerance: float | None = None,
+) -> None:
     """Tell what will be run; arguments as of `order_for`."""
     if HELPERS and HELPERS[-1] and COMPILATION.ahead is None:
-        COMPILATION.ahead = Ahead(problem, kind, HELPERS[-1], stepper, proves)
+        COMPILATION.ahead = Ahead(problem, kind, HELPERS[-1], stepper, proves, tolerance)
         COMPILATION.ahead.start()
 
 
@@ -316,8 +330,9 @@ def _sliding_steps(feature, inputs):
     from ..methods.particles.shifted import kinks_of
     from ..methods.particles.waveform import NODES, Sliding
 
-    move, drive = Sliding(kinks_of(feature, inputs), feature.joint, 1), (NODES[:, None], NODES)
-    points = blocked(np.ones((1, inputs.shape[1] + feature.joint)))
+    kinks, outputs = kinks_of(feature, inputs), feature.outputs
+    move, drive = Sliding(kinks, feature.joint, 1, outputs), (np.ones((len(NODES), outputs)), NODES)
+    points = blocked(np.ones((1, inputs.shape[1] + feature.joint * outputs)))
     nodes = NODES[1:]
     out = np.zeros((len(nodes), *points.shape)), np.zeros((len(nodes), 1))
     move((points, np.zeros(1)), np.ones(1), drive, (1.0, 1.0, 0.0, 0.0), 1.0, 0.0, nodes, out)

@@ -208,7 +208,9 @@ def _make(file, stated, folder, force, mark, session, given=None, judge=None):
     session = replace(session, records=stated.records | session.records)
     if ranks.size == 1:
         stepper = getattr(case.method, "stepper", None) or "auto"
-        ahead.plan(problem, case.method.kind, stepper, case.certificate.seconds > 0.0)
+        tolerance = getattr(case.method, "tolerance", None)
+        proves = case.certificate.seconds > 0.0
+        ahead.plan(problem, case.method.kind, stepper, proves, tolerance)
     with doing(PREPARING, session.quiet):
         method = ranks.all(lambda: build_method(problem.distributed(ranks), case, file))
 

@@ -4,6 +4,7 @@ common with hkflow."""
 import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.optimize import lsq_linear
+from scipy.special import softmax
 
 ON = 1e-9  # |x·a|/|x| of a particle that is on the kink of x
 BOUND = 1e-6  # a multiplier so near to a bound is at it
@@ -18,6 +19,7 @@ class Flow:
     of a datum and a hinge
     beside : function of positions (m, p) and masses (m,): forces (m, p) beside those of the data,
         f = ∇E + E θ of an energy that acts on both signs alike
+    The square loss of one output, or softmax of several. G and multipliers are those of b r.
     """
 
     def __init__(self, problem, hinges, beside=None):
@@ -32,22 +34,30 @@ class Flow:
             np.tile(J, len(self.y)),
         )
         self.joint, self.p = o.feature.joint, o.inputs.shape[1]
+        self.outputs = o.feature.outputs
+        self.classes = np.eye(self.outputs)[o.targets.astype(int)] if o.risk.coupled else None
         self.signs, self.m = atoms.signs, len(atoms.weights)
         self.alpha, self.beta = problem.flow.transport, problem.flow.reaction
         self.start = np.append(atoms.positions.ravel(), np.log(atoms.weights))
 
     def split(self, state):
         theta = state[: -self.m].reshape(self.m, -1)
-        b = theta[:, -1] if self.joint else self.signs
+        b = theta[:, self.p :] if self.joint else self.signs[:, None]
         return theta, theta[:, : self.p], b, np.exp(state[-self.m :])
 
     def loss_gradient(self, state, sides):
+        """Predictions and r (n, outputs), and ψ (m, n)."""
         _, a, b, w = self.split(state)
         hinged = self.J * (a @ self.x.T - self.c) * (sides > 0.0)
         psi = self.value + self.below * (a @ self.data.T)
         np.add.at(psi.T, self.of, hinged.T)
-        h = (w * b) @ psi
-        return h, (h - self.y) / len(self.y)
+        h = psi.T @ (w[:, None] * b)
+        wrong = h - self.y[:, None] if self.classes is None else softmax(h, axis=1) - self.classes
+        return h, wrong / len(self.y), psi
+
+    def driving(self, state, sides):
+        """b·r of each particle, (m, n)."""
+        return self.split(state)[2] @ self.loss_gradient(state, sides)[1].T
 
     def along(self, a, vectors):
         """The rows without what is normal to the sphere."""
@@ -55,8 +65,8 @@ class Flow:
 
     def extra(self, state):
         """What energies add to G, (m, p)."""
-        theta, _, b, w = self.split(state)
-        return b[:, None] * self.beside(theta, w)
+        theta, _, _, w = self.split(state)
+        return self.beside(theta, w)
 
     def force(self, a, r, sides, extra):
         """G of one particle with the multipliers of the kinks that hold it, and these; and what J
@@ -69,16 +79,17 @@ class Flow:
         return G + mu @ self.x[held], held, mu, level - mu @ self.c[held]
 
     def rate(self, _, state, sides):
-        theta, a, b, _ = self.split(state)
-        _, r = self.loss_gradient(state, sides)
-        velocity, growth, extra = np.zeros_like(theta), np.zeros(self.m), self.extra(state)
+        theta, a, _, _ = self.split(state)
+        _, r, psi = self.loss_gradient(state, sides)
+        driving, extra = self.driving(state, sides), self.extra(state)
+        velocity, growth = np.zeros_like(theta), np.zeros(self.m)
         for c in range(self.m):
-            G, _, _, level = self.force(a[c], r, sides[c], extra[c])
-            velocity[c, : self.p] = b[c] * G
+            G, _, _, level = self.force(a[c], driving[c], sides[c], extra[c])
+            velocity[c, : self.p] = G
             if self.joint:
-                velocity[c, -1] = a[c] @ G
+                velocity[c, self.p :] = psi[c] @ r
             velocity[c] -= (velocity[c] @ theta[c]) * theta[c]
-            growth[c] = b[c] * (a[c] @ G + level) + self.decay
+            growth[c] = a[c] @ G + level + self.decay
         return np.append(-self.alpha * velocity.ravel(), -self.beta * growth)
 
     def events(self, sides):
@@ -93,7 +104,7 @@ class Flow:
                 if k == 0:
                     s = self.split(state)[1][c] @ self.x[i] - self.c[i]
                     return sides[c, i] * s + BEYOND
-                _, r = self.loss_gradient(state, sides)
+                r = self.driving(state, sides)[c]
                 a, extra = self.split(state)[1][c], self.extra(state)[c]
                 _, held, mu, _ = self.force(a, r, sides[c], extra)
                 share = mu[list(held).index(i)] / (r[self.of[i]] * self.J[i])
@@ -106,13 +117,12 @@ class Flow:
 
     def decide(self, state, sides, c, hit):
         """Renew the sides of particle c, which has met the kink `hit` or is let go by it."""
-        _, a, b, _ = self.split(state)
-        _, r = self.loss_gradient(state, sides)
+        a, r = self.split(state)[1], self.driving(state, sides)[c]
         jumps = r[self.of] * self.J
         near = np.abs(self.x @ a[c] - self.c) <= ON * np.linalg.norm(self.x, axis=1)
         near[hit] = True
         on = np.flatnonzero(near | (sides[c] == 0.0))
-        valleys = [i for i in on if b[c] * jumps[i] > 0.0]
+        valleys = [i for i in on if jumps[i] > 0.0]
         for i in on:
             if i not in valleys:  # it comes from the one side and goes to the other
                 sides[c, i] = -sides[c, i] if sides[c, i] != 0.0 else 1.0
@@ -129,8 +139,8 @@ class Flow:
 
 
 def event_driven(problem, times, hinges=(0.0, 0.0, [0.0], [1.0]), beside=None):
-    """Predictions (n_times, n_data), and whether anything slid; hinges, beside : as of Flow, by
-    default of ReLU and nothing."""
+    """Predictions (n_times, n_data) or (n_times, n_data, outputs), and whether anything slid;
+    hinges, beside : as of Flow, by default of ReLU and nothing."""
     flow = Flow(problem, hinges, beside)
     state, now, slid, out = flow.start, 0.0, False, []
     sides = np.sign(flow.split(state)[1] @ flow.x.T - flow.c)
@@ -147,4 +157,4 @@ def event_driven(problem, times, hinges=(0.0, 0.0, [0.0], [1.0]), beside=None):
                 flow.decide(state, sides, c, i)
                 slid = slid or bool((sides == 0.0).any())
         out.append(flow.loss_gradient(state, sides)[0])
-    return np.array(out), slid
+    return np.array(out)[..., 0] if flow.outputs == 1 else np.array(out), slid

@@ -92,13 +92,14 @@ def test_sibling_without_events_the_valley_is_missed(monkeypatch):
     y, at_nodes = np.append(theta, 1.0) / np.sqrt(2.0), np.zeros((1, 4))
     shapes = (2, 1, 3), (sliding.TERMS, 4), (3, 3), (2, 3, 3), (2, 2)
     scratch = [np.zeros(shape) for shape in shapes]
-    lists, limits, room = np.zeros((5, 2), dtype=np.int64), np.zeros((3, 2)), np.zeros((3, 3, 1))
+    lists, limits, room = np.zeros((5, 2), dtype=np.int64), np.zeros((3, 2)), np.zeros((1, 3, 3, 1))
     (held, known), distance = np.zeros((2, 3), dtype=np.int64), np.zeros(sliding.TERMS)
     tangents, levels, frames = np.zeros((0, 3)), np.zeros((2, 2)), np.zeros((2, 3))
     sliding.move.py_func(
-        y, np.zeros(4), 1.0, jumps, constant, move.normals, move.rows, 1.0, 0.0, 0.0, np.zeros(1),
-        np.zeros(1), 4.0, True, np.ones(1), 100, *scratch, lists, limits, tangents, room, levels,
-        frames, held, known, distance, at_nodes, np.zeros(1), np.zeros(len(sliding.SUMS)),
+        y, np.zeros(4), 1.0, (), jumps, constant[:, 0], move.normals, move.rows, 1.0, 0.0, 0.0,
+        np.zeros(1), np.zeros(1), 4.0, True, np.ones(1), 100, *scratch, lists, limits, tangents,
+        room, levels, frames, held, known, distance, np.zeros(1), at_nodes, np.zeros(1),
+        np.zeros(len(sliding.SUMS)),
     )  # fmt: skip
     assert np.abs(np.sqrt(2.0) * at_nodes[0, :3] - valley(theta, 0.3, 4.0)).max() > 0.1
 
@@ -167,6 +168,79 @@ def test_the_reference_agrees_with_an_event_driven_integration(rates, feature):
     wanted, slid = event_driven(start, [1.0, 2.0, 5.0])
     assert slid and s.finished and s.records["step"][-1] < 400
     assert np.abs(s.predictions - wanted).max() < 2e-8
+
+
+def classes(outputs, seed, rates=(1.0, 4.0), m=5, n=6, p=2):
+    """Units of several outputs, some with b = 0, which data of as many classes drive."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(n, p)), np.arange(n) % outputs
+    positions = rng.normal(size=(m, p + outputs))
+    positions[0, p:] = 0.0
+    objective = hkflow.Objective(hkflow.vector_feature("relu", outputs), hkflow.SOFTMAX, x, y)
+    positions /= np.linalg.norm(positions, axis=1)[:, None]
+    atoms = hkflow.PointMeasure(positions, None, 1.0 + rng.random(m))
+    return hkflow.Problem(None, objective, hkflow.Flow(*rates), (1,), atoms)
+
+
+@pytest.mark.parametrize("outputs, seed", [(2, 0), (3, 1), (4, 3)])
+@pytest.mark.parametrize("rates", RATES)
+def test_several_outputs_agree_with_an_event_driven_integration(rates, outputs, seed):
+    start = classes(outputs, seed, rates)
+    s = hkflow.solve(start, 8.0, [1.0, 3.0, 8.0], tolerance=1e-9, **KIND)
+    wanted, slid = event_driven(start, [1.0, 3.0, 8.0])
+    r = s.records
+    assert slid and s.finished and r["step"][-1] < 400
+    assert np.abs(s.predictions - wanted).max() < 1e-7
+    assert (np.diff(r["objective"]) < 0.0).all()
+    fall = r["objective"][0] - r["objective"][-1]
+    assert abs(r["energy_residual"][-1]) < 1e-7 * fall
+
+
+def test_sibling_kinks_of_one_output_are_not_those_of_several(monkeypatch):
+    start, potential = classes(3, 1), Sliding.potential
+    right = hkflow.solve(start, 8.0, tolerance=1e-7, **KIND)
+
+    def of_first(move, loss_gradient):
+        jumps, constant = potential(move, loss_gradient)
+        jumps[:, 1:] = 0.0
+        return jumps, constant
+
+    monkeypatch.setattr(Sliding, "potential", of_first)
+    wrong = hkflow.solve(start, 8.0, tolerance=1e-3, **KIND)
+    assert not np.abs(wrong.predictions[-1] - right.predictions[-1]).max() < 1e-2
+
+
+def test_few_levels_of_a_table_take_few_steps():
+    """Three by three levels of 200 rows make nine kinks: over them, the pair of order five takes
+    11,569 steps for an error of 2e-3."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 3, size=(200, 2)).astype(float)
+    y = x.sum(axis=1) % 3
+    x = np.column_stack([(x - x.mean(axis=0)) / x.std(axis=0), np.ones(200)])
+    objective = hkflow.Objective(hkflow.vector_feature("relu", 3), hkflow.SOFTMAX, x, y)
+    start = hkflow.Problem(
+        None,
+        objective,
+        hkflow.Flow(1.0, 4.0),
+        (1,),
+        hkflow.PointMeasure(hkflow.quasi_uniform(200, 5)),
+    )
+    coarse, fine = (hkflow.solve(start, 10.0, tolerance=t, **KIND) for t in (1e-5, 1e-8))
+    steps = [s.records["step"][-1] for s in (coarse, fine)]
+    assert steps[0] <= 20 and steps[1] <= 60
+    assert np.abs(coarse.predictions[-1] - fine.predictions[-1]).max() < 1e-3
+
+
+@pytest.mark.parametrize("tolerance, slides", [(1e-5, False), (1e-6, True), (1e-7, True)])
+def test_several_outputs_step_over_kinks_where_that_is_cheap(tolerance, slides):
+    """50 kinks: fewer than 1e-4/tolerance are located."""
+    start = classes(3, 0, n=50)
+    assert make_method(start, "particles", tolerance=tolerance).sees_kinks == slides
+    assert make_method(start, "particles").sees_kinks  # the default is 1e-6
+    many = classes(3, 0, n=150)
+    assert make_method(many, "particles").tolerance == 1e-6
+    assert not make_method(many, "particles").sees_kinks
+    assert make_method(many, "particles", tolerance=5e-7).sees_kinks
 
 
 @pytest.mark.parametrize("rates", RATES)

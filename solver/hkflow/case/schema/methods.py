@@ -189,7 +189,7 @@ class ParticlesMethod(FromPoints, ToAccuracy):
         description=(
             "sliding locates where particles meet the kinks of ReLU, joint ReLU or a ridge with"
             " known kinks, and lets them slide there; auto is sliding where there are kinks, fewer"
-            " than 1000, else dopri5"
+            " than 1000 (for several outputs at most 1e-4/tolerance), else dopri5"
         ),
     )
     imex: Literal["auto", "explicit", "implicit"] = Field("auto", description="as for the grid")

@@ -53,7 +53,7 @@ def held_coupling(
     return np.where(np.tri(len(x), dtype=bool), matrix, matrix.T)
 
 
-def in_span(inputs, normals, positions):
+def in_span(inputs: Floats, normals: Floats, positions: Floats) -> tuple[Floats, Floats, Floats]:
     """Data, normals in their span, and atoms in coordinates of this span and one more, the part of
     an atom that data do not see, where these are fewer than the dimensions p.
 
@@ -68,7 +68,7 @@ def in_span(inputs, normals, positions):
 
 
 @remembered(most=4)
-def spanned(inputs):
+def spanned(inputs: Floats) -> tuple[Floats, Floats]:
     """An orthonormal basis, rows, of the span of data (n, p), and the data in coordinates of it and
     of one direction more."""
     basis = np.zeros((len(inputs) + 1, inputs.shape[1]))

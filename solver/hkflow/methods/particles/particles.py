@@ -12,7 +12,7 @@ from ...measures.point_measure import PointMeasure, with_each_sign
 from ...objectives.protocol import feature_of_data
 from ...operators.dense import unblocked
 from ...problem.problem import Problem
-from ..rules import MANY_KINKS
+from ..rules import MANY_KINKS, many_kinks
 from ..step import SMALLEST, Step, budget_error
 from ..stepping.embedded import PAIRS
 from ..stepping.implicit import check_imex
@@ -37,8 +37,9 @@ class Particles(PointMethod, OdeMethod):
     stepper : dopri5 or dop853, or euler with steps of max_step; or sliding, for features with kinks
         (ReLU, joint ReLU, a ridge linear between its kinks) that move: it locates events, crosses
         kinks and slides along them (waveform.py). auto is sliding where there are kinks, fewer than
-        1000, else dopri5. With entropy τ it is euler, by Brownian steps (see brownian.py); F is
-        then recorded without τ∫ν log ν, which particles do not know
+        1000 (of several outputs at most 1e-4/tolerance), else dopri5. With entropy τ it is euler,
+        by Brownian steps (see brownian.py); F is then recorded without τ∫ν log ν, which particles
+        do not know
     tolerance : largest local error of a step, root mean square over positions and log weights, of
         sliding over predictions, relative to them or the targets, and where energies act beside the
         data the larger of both; 1e-10 makes a reference. If not given, that of `default_tolerance`,
@@ -74,12 +75,14 @@ class Particles(PointMethod, OdeMethod):
         if self.temperature > 0.0:
             _check_brownian(problem, stepper, max_step)
             stepper, imex, self.keeps_budgets = "euler", "explicit", False
-        self.over_kinks = stepper == "auto" and _has_many(problem)
+        objective = problem.objective
+        usual, outputs = default_tolerance(objective), objective.feature.outputs
+        many = many_kinks(outputs, tolerance or usual)
+        self.over_kinks = stepper == "auto" and _has_many(problem, many)
         slides = stepper == SLIDING or stepper == "auto" and not self.over_kinks
         kinks = _kinks(problem) if slides else None
-        if self.over_kinks:
-            usual = max(OVER_KINKS, default_tolerance(problem.objective))
-            tolerance = usual if tolerance is None else tolerance
+        if self.over_kinks and outputs == 1:
+            tolerance = max(OVER_KINKS, usual) if tolerance is None else tolerance
         elif stepper == SLIDING and kinks is None:
             raise ValueError(
                 f"The stepper '{SLIDING}' needs units that move, of a feature whose kinks are"
@@ -116,12 +119,13 @@ class Particles(PointMethod, OdeMethod):
     def _slide(self, kinks):
         """Take steps that locate where particles meet kinks."""
         objective, self.kinks = self.problem.objective, kinks
-        self.driven_beside_data = feature_of_data(objective) is not objective.feature
+        feature = feature_of_data(objective)
+        self.driven_beside_data = feature is not objective.feature
         self.sees_kinks, self.trusted, self.order = True, waveform.TRUSTED, waveform.ORDER
         self.stability, self.energy_slack = waveform.STABILITY, 0.0
         self.implicit_order, self.least_gain = 2, waveform.LEAST_GAIN
         # the loss gradient at the nodes of the last step tried, and of the last one accepted
-        self.path, self.past = np.zeros((2, len(NODES), len(objective.inputs)))
+        self.path, self.past = np.zeros((2, len(NODES), len(objective.inputs) * feature.outputs))
         self.passed = self.past_time = 0.0
 
     def knows_implicit(self) -> bool:
@@ -163,7 +167,8 @@ class Particles(PointMethod, OdeMethod):
             e.velocities, e.growth = self._parts(e.rate)
         self.current.points[:], self.current.log_weights[:] = blocks, log_weights
         if self.sees_kinks:
-            self.sliding = Sliding(self.kinks, self.problem.objective.feature.joint, len(blocks))
+            feature = self.problem.objective.feature
+            self.sliding = Sliding(self.kinks, feature.joint, len(blocks), feature.outputs)
             count = len(NODES) - 1
             self.at_nodes = np.zeros((count, *blocks.shape)), np.zeros((count, n))
 
@@ -588,11 +593,11 @@ def _kinks(problem, some=None):
     return kinks_of(feature, objective.inputs[:some]) if moves else None
 
 
-def _has_many(problem):
-    """Whether there are MANY_KINKS: in the most cases the first few thousand data tell."""
+def _has_many(problem, many):
+    """Whether there are so many kinks: in the most cases the first few thousand data tell."""
     for some in (4 * MANY_KINKS, None):
         kinks = _kinks(problem, some)
-        if kinks is None or len(kinks.normals) >= MANY_KINKS:
+        if kinks is None or len(kinks.normals) >= many:
             return kinks is not None
     return False
 

@@ -4,11 +4,13 @@ For φ = b ψ(a·x) with ψ positively homogeneous of degree 1, y = (a, b) of an
 
     ẏ = −α A(t) y,   a' = −α b G(t),   b' = −α G(t)·a,   θ = y/|y|,   log m += β/(2α) log|y|,
 
-G = g₀ + Σ_{n_k·a > 0} κ_k n_k a polynomial in time between kinks. On the signed sphere, φ = ε
+G = g₀ + Σ_{n_k·a > 0} κ_k n_k a polynomial in time between kinks. Of several outputs each has its
+b_l, G_l and κ_kl, and a' = −α Σ_l b_l G_l, b_l' = −α G_l·a. On the signed sphere, φ = ε
 ψ(θ·x), the same holds for y = (θ, ε)/√2, whose halves stay equally long: θ = a/|a|, and all
 potentials are twice as large. Kinks that hold a particle take their directions out of G, so that
 the multipliers μ(t) with n_k·(G + Σ μ n) = 0 are polynomials as well (Filippov). The Taylor series
-of y is summed to rounding: the only error is that of r(t).
+of y is summed to rounding: the only error is that of r(t). What drives a is Σ_l b_l G_l for several
+outputs: their multipliers Σ_l b_l(t) μ_l(t) are products of polynomials and series.
 
 Kinks off the origin, n̂_k·(θ, 1) = 0 on the signed sphere (shifted.py), keep all this: n̂_k·(a, |b|)
 is a polynomial. What holds leaves a small sphere θ = C + ρ η, η orthogonal to what holds, and on it
@@ -136,21 +138,25 @@ def shifted(c, begin, out):
 
 
 @njit(cache=True)
-def series(y, F, rate, left, terms):
-    """Taylor coefficients of y' = −rate A(F) y, into terms (TERMS, p + 1), until they no longer
-    count at a time `left`; y is the first, F (≥ 1, p or p + 1). Returns how many there are."""
-    p, small, power = len(y) - 1, 0, 1.0
-    for a in range(p + 1):
+def series(y, F, several, outputs, rate, left, terms):
+    """Taylor coefficients of y' = −rate A(F) y, into terms (TERMS, p + outputs), until they no
+    longer count at a time `left`; y is the first, F (≥ 1, outputs · q). Returns how many there
+    are."""
+    outputs = outputs if len(several) else 1
+    p, q, small, power = len(y) - outputs, F.shape[1] // outputs, 0, 1.0
+    for a in range(len(y)):
         terms[0, a] = y[a]
     for j in range(len(terms) - 1):
-        for a in range(p + 1):
+        for a in range(len(y)):
             terms[j + 1, a] = 0.0
         for k in range(min(j + 1, len(F))):
-            b = terms[j - k, p]
-            for a in range(p):
-                terms[j + 1, a] -= F[k, a] * b
-                terms[j + 1, p] -= F[k, a] * terms[j - k, a]
-        for a in range(p + 1):
+            for one in range(outputs):
+                first, last = one * q, p + one
+                b = terms[j - k, last]
+                for a in range(p):
+                    terms[j + 1, a] -= F[k, first + a] * b
+                    terms[j + 1, last] -= F[k, first + a] * terms[j - k, a]
+        for a in range(len(y)):
             terms[j + 1, a] *= rate / (j + 1)
         power *= left
         small = small + 1 if power * size_of(terms, j + 1) < LAST_TERM else 0
@@ -161,7 +167,7 @@ def series(y, F, rate, left, terms):
 
 @njit(cache=True)
 def at_time(terms, t, out):
-    """y(t) from its Taylor coefficients, into out (p + 1,); returns log |y(t)|, where |y(0)| = 1.
+    """y(t) from its Taylor coefficients, into out (like y); returns log |y(t)|, where |y(0)| = 1.
 
     That is known to a rounding of y(t) − y(0): masses grow by a power of |y|, which is large where
     transport is slow.
@@ -195,28 +201,26 @@ def length_of_piece(terms, left):
 @njit(cache=True)
 def to_scale(y, halves):
     """Make |y| = 1, or |a| = |b| = 1/√2 for halves."""
-    p, inner = len(y) - 1, 0.0
-    for a in range(p):
+    last = len(y) - 1 if halves else len(y)
+    inner = 0.0
+    for a in range(last):
         inner += y[a] * y[a]
+    size = np.sqrt(2.0 * inner) if halves else np.sqrt(inner)
+    for a in range(last):
+        y[a] /= size
     if halves:
-        half = np.sqrt(0.5 / inner)
-        for a in range(p):
-            y[a] *= half
-        y[p] = np.sqrt(0.5) if y[p] > 0.0 else -np.sqrt(0.5)
-    else:
-        size = np.sqrt(inner + y[p] * y[p])
-        for a in range(p + 1):
-            y[a] /= size
+        y[last] = np.sqrt(0.5) if y[last] > 0.0 else -np.sqrt(0.5)
 
 
 @njit(cache=True)
 def integrate(
     terms, F, end, begin, time, mass, halves, power, decay, drift, shift, radius, level, lost,
-    times, shares, node, sums,
+    times, shares, several, outputs, node, force, sums,
 ):  # fmt: skip
-    """Add the integrals along a piece to the sums, by a rule of times and shares of it; node (p +
-    1,) is scratch."""
-    p = len(node) - 1
+    """Add the integrals along a piece to the sums, by a rule of times and shares of it; node (like
+    y) and force (≥ p,) are scratch."""
+    outputs = outputs if len(several) else 1
+    p, q = len(node) - outputs, F.shape[1] // outputs
     scale, grows = 2.0 if halves else 1.0, power > 0.0
     for j in range(len(drift)):
         grows = grows or drift[j] != 0.0
@@ -227,12 +231,17 @@ def integrate(
         log_size = at_time(terms, t, node)
         square = dot(node, node)
         bend, steep = 0.0, 0.0
+        for one in range(outputs):
+            b, along_a = node[p + one], 0.0
+            for a in range(p):
+                own = column(F, one * q + a, t)
+                along_a += own * node[a]
+                force[a] = b * own if one == 0 else force[a] + b * own
+            bend += b * along_a
+            steep += along_a * along_a
         for a in range(p):
-            force = column(F, a, t)
-            bend += force * node[a]
-            steep += force * force
-        b = node[p]
-        bare = 2.0 * scale * b * bend / square  # θ·∇J if joint
+            steep += force[a] * force[a]
+        bare = 2.0 * scale * bend / square  # θ·∇J if joint
         J = 0.5 * radius * bare + decay + value(level, len(level), t)
         m = mass * shares[g] * end * time
         if grows:
@@ -242,7 +251,7 @@ def integrate(
                 - value(lost, len(lost), t)
             )
         J_here = J - value(shift, len(shift), begin + t)
-        along_sphere = scale * (b * b * steep + bend * bend) / square - bare * bare / scale
+        along_sphere = scale * steep / square - bare * bare / scale
         sums[MASS] += m
         sums[FIRST] += m * J
         sums[REACTION] += m * J * J_here
@@ -258,18 +267,45 @@ def touch(k, i, cap, side, lists, limits):
 
 
 @njit(cache=True)
-def add_kink(k, factor, jumps, rows, B):
+def add_kink(k, factor, several, jumps, rows, B):
     """B += factor κ_k n_k, a polynomial; the arrays of move_particles."""
+    outputs, q = jumps.shape[1] if len(several) else 1, rows.shape[1]
     for j in range(len(B)):
-        for a in range(B.shape[1]):
-            B[j, a] += factor * jumps[k, j] * rows[k, a]
+        for one in range(outputs):
+            for a in range(q):
+                B[j, one * q + a] += factor * jumps[k, one, j] * rows[k, a]
 
 
 @njit(cache=True)
-def drive(sign, now, B, here, curved, g):
+def direct(y, u):
+    """Outputs b of y, into u (outputs,): of one its sign, which is what counts. Returns the sign of
+    multipliers: of several outputs they are sums that know it."""
+    p = len(y) - len(u)
+    if len(u) == 1:
+        u[0] = 1.0 if y[p] >= 0.0 else -1.0
+        return u[0]
+    for one in range(len(u)):
+        u[one] = y[p + one]
+    return 1.0
+
+
+@njit(cache=True)
+def cap_of(k, u, now, jumps):
+    """Σ_l u_l κ_kl at a time: the largest multiplier of kink k."""
+    total = 0.0
+    for one in range(len(u)):
+        total += u[one] * value(jumps[k, one], jumps.shape[2], now)
+    return total
+
+
+@njit(cache=True)
+def drive(u, now, B, here, curved, several, g):
     """The force of B at a time, into g (q,): along the sphere if some kinks are off the origin."""
-    for a in range(len(g)):
-        g[a] = sign * column(B, a, now)
+    q, outputs = len(g), len(u) if len(several) else 1
+    for a in range(q):
+        g[a] = 0.0
+        for one in range(outputs):
+            g[a] += u[one] * column(B, one * q + a, now)
     if curved:
         tangential(g, here)
 
@@ -287,12 +323,12 @@ def tangential(x, here):
 
 @njit(cache=True)
 def choose(
-    count, sign, now, jumps, rows, here, curved, tangents, sides, B, force, g, basis, lists, limits,
-    held_kinks, known,
+    count, u, now, several, jumps, rows, here, curved, tangents, sides, B, force, g, basis, lists,
+    limits, held_kinks, known,
 ):  # fmt: skip
     """Let the particle decide what it does on `count` kinks, which B does not contain; returns how
     many hold it, −1 if not found."""
-    drive(sign, now, B, here, curved, g)
+    drive(u, now, B, here, curved, several, g)
     for i in range(count if curved else 0):
         k = lists[0, i]
         for a in range(len(g)):  # an assignment of rows takes seconds to compile
@@ -307,40 +343,42 @@ def choose(
         k, side = lists[0, i], lists[1, i]
         sides[k] = side
         if side > 0:
-            add_kink(k, 1.0, jumps, rows, B)
+            add_kink(k, 1.0, several, jumps, rows, B)
     for h in range(held):
         held_kinks[h] = lists[0, lists[2, h]]
     return held
 
 
 @njit(cache=True)
-def start(sign, jumps, constant, normals, rows, s, sides, B, here, curved, g, lists, limits):
+def start(
+    u, several, jumps, constant, normals, rows, s, sides, B, here, curved, g, lists, limits
+):  # fmt: skip
     """Sides of all kinks, their sum B without those that the particle is on, and the list of these;
     returns its length. Ridges as in frozen_relu."""
     along(normals, here, s)
     for j in range(len(B)):
         for a in range(B.shape[1]):
-            B[j, a] = constant[j, a] if a < constant.shape[1] else 0.0
+            B[j, a] = constant[j, a]
     count = 0
     for k in range(len(s)):
         sides[k] = 0.0
         if abs(s[k]) <= TOUCH:
-            touch(k, count, sign * jumps[k, 0], 0, lists, limits)
+            touch(k, count, cap_of(k, u, 0.0, jumps), 0, lists, limits)
             count += 1
         else:
             sides[k] = 1.0 if s[k] > 0.0 else -1.0
             if s[k] > 0.0:
-                add_kink(k, 1.0, jumps, rows, B)
+                add_kink(k, 1.0, several, jumps, rows, B)
     for i in range(count):
-        ridge(i, sign, 0.0, rows, here, curved, B, g, lists, limits)
+        ridge(i, u, 0.0, several, rows, here, curved, B, g, lists, limits)
     return count
 
 
 @njit(cache=True)
-def ridge(i, sign, now, rows, here, curved, B, g, lists, limits):
+def ridge(i, u, now, several, rows, here, curved, B, g, lists, limits):
     """Where entry i of the list begins: free on a valley, on the slower side of a ridge."""
     cap, k, normal_force = limits[0, i], lists[0, i], 0.0
-    drive(sign, now, B, here, curved, g)
+    drive(u, now, B, here, curved, several, g)
     for a in range(len(g)):
         normal_force += g[a] * rows[k, a]
     if cap > 0.0:
@@ -353,28 +391,51 @@ def ridge(i, sign, now, rows, here, curved, B, g, lists, limits):
 
 @njit(cache=True, error_model="numpy")
 def hold(held, now, jumps, held_kinks, basis, F, room):
-    """Multipliers μ of the kinks that hold a particle and what is left of them, κ − μ, for positive
-    b: coefficients about `now` into room[0] and room[1] (held, degree + 1). Takes their directions
-    out of the force F. Returns the size of what rounding acts on."""
-    degree, scale, turned = len(F), size_of(F, 0), room[2]
-    for j in range(degree):  # triangle μ = −basisᵀ F
-        for h in range(held - 1, -1, -1):
-            mu = -dot(basis[0, h], F[j])
-            for other in range(h + 1, held):
-                mu -= basis[1, h, other] * room[0, other, j]
-            room[0, h, j] = mu / basis[1, h, h]
-        if held > 0:
-            project(F[j], basis[0], held)
-    for h in range(held):
-        for j in range(degree):
-            turned[0, j] = jumps[held_kinks[h], j]
-        for k in range(degree):
-            for j in range(degree - 2, k - 1, -1):
-                turned[0, j] += now * turned[0, j + 1]
-        scale += abs(turned[0, 0])
-        for j in range(degree):
-            room[1, h, j] = turned[0, j] - room[0, h, j]
+    """Multipliers μ_l of the kinks that hold a particle and what is left of them, κ_l − μ_l, for
+    b_l = 1: coefficients about `now` into room[l, 0] and room[l, 1] (held, degree + 1). Takes their
+    directions out of the forces F. Returns the size of what rounding acts on."""
+    degree, scale, q = len(F), size_of(F, 0), basis.shape[2]
+    if held == 0:
+        return scale
+    for one in range(len(room)):
+        mu, left, turned = room[one, 0], room[one, 1], room[one, 2, 0]
+        for j in range(degree):  # triangle μ = −basisᵀ F
+            force = F[j, one * q : (one + 1) * q]
+            for h in range(held - 1, -1, -1):
+                total = -dot(basis[0, h], force)
+                for other in range(h + 1, held):
+                    total -= basis[1, h, other] * mu[other, j]
+                mu[h, j] = total / basis[1, h, h]
+            project(force, basis[0], held)
+        for h in range(held):
+            for j in range(degree):
+                turned[j] = jumps[held_kinks[h], one, j]
+            for k in range(degree):
+                for j in range(degree - 2, k - 1, -1):
+                    turned[j] += now * turned[j + 1]
+            scale += abs(turned[0])
+            for j in range(degree):
+                left[h, j] = turned[j] - mu[h, j]
     return scale
+
+
+@njit(cache=True)
+def add_outputs(held, terms, degree, room):
+    """Make the multipliers of `hold` those of Σ_l b_l(t) G_l(t), into room[0]; returns how many
+    coefficients they have."""
+    total, count = room[0, 2, 0], len(terms) + degree - 1
+    p = terms.shape[1] - len(room)
+    for h in range(held):
+        for side in range(2):
+            for j in range(count):
+                total[j] = 0.0
+            for one in range(len(room)):
+                for k in range(degree):
+                    for j in range(len(terms)):
+                        total[j + k] += room[one, side, h, k] * terms[j, p + one]
+            for j in range(count):
+                room[0, side, h, j] = total[j]
+    return count
 
 
 @njit(cache=True, error_model="numpy")
@@ -426,23 +487,25 @@ def heights(F, beta, time, sign, centre, level, lost):
 @njit(cache=True, error_model="numpy")
 def lean_on(held, lean, terms, degree, rate, sign, room):
     """Make the multipliers of `hold` those on a small sphere, times |b|."""
-    p, count = terms.shape[1] - 1, len(terms) - 1
+    p, count, own = terms.shape[1] - 1, len(terms) - 1, room[0, 2, 0]
     for h in range(held):
         for side in range(2):
+            found = room[0, side, h]
             for j in range(degree):
-                room[2, 0, j] = room[side, h, j]
+                own[j] = found[j]
             turn = -1.0 if side == 0 else 1.0
             for j in range(count):
-                room[side, h, j] = turn * lean[h] * (j + 1) * terms[j + 1, p] / rate
+                found[j] = turn * lean[h] * (j + 1) * terms[j + 1, p] / rate
                 for k in range(min(j + 1, degree)):
-                    room[side, h, j] += room[2, 0, k] * sign * terms[j - k, p]
+                    found[j] += own[k] * sign * terms[j - k, p]
     return count
 
 
 @njit(cache=True)
 def place(y, centre, radius, out):
-    """C + ρ η of y = (η, ε)/√2, into out (≥ p,)/√2, and 1/√2 behind it if there is room."""
-    p = len(y) - 1
+    """C + ρ η of y = (η, ε)/√2, into out (≥ p,)/√2, and 1/√2 behind it if there is room; a of y =
+    (a, b) where no kink is off the origin."""
+    p = min(len(y) - 1, len(out))
     for a in range(p):
         out[a] = np.sqrt(0.5) * centre[a] + radius * y[a]
     if len(out) > p:
@@ -451,21 +514,22 @@ def place(y, centre, radius, out):
 
 @njit(cache=True, error_model="numpy")
 def move(
-    y, node, mass, jumps, constant, normals, rows, alpha, beta, decay, drift, shift, time, halves,
-    nodes, most, polynomials, all_terms, vectors, basis, values, lists, limits, tangents, room,
-    levels, frames, held_kinks, known, distance, at_nodes, growths, sums,
+    y, node, mass, several, jumps, constant, normals, rows, alpha, beta, decay, drift, shift, time,
+    halves, nodes, most, polynomials, all_terms, vectors, basis, values, lists, limits, tangents,
+    room, levels, frames, held_kinks, known, distance, u, at_nodes, growths, sums,
 ):  # fmt: skip
     """Move one particle over a step, time 0 … 1 in units of `time`; the arrays of move_particles.
 
-    y (p + 1,): overwritten;  at_nodes (n_nodes, p + 1), growths (n_nodes,): y and the growth of log
-    m at the nodes. One loop: a piece of the path, then what happens at its end; its parts share
-    more arrays than they have lines.
+    y (p + outputs,): overwritten;  at_nodes (n_nodes, p + outputs), growths (n_nodes,): y and the
+    growth of log m at the nodes. One loop: a piece of the path, then what happens at its end; its
+    parts share more arrays than they have lines.
     """
-    p, n_kinks, degree = len(y) - 1, len(rows), len(constant)
+    outputs, n_kinks, degree = len(u) if len(several) else 1, len(rows), len(constant)
+    p = len(y) - outputs
     B, F = polynomials[0], polynomials[1]
     force, g = vectors[0], vectors[1]
     s, sides = values[0], values[1]
-    sign = 1.0 if y[p] >= 0.0 else -1.0
+    sign = direct(y, u)
     curved, here = len(normals) > p, vectors[2, : len(normals)]
     centre, level, lost = frames[0], levels[0, :degree], levels[1]
     radius, full = 1.0, beta * (2.0 if halves else 1.0) / (2.0 * alpha)
@@ -473,11 +537,11 @@ def move(
     frames[:] = 0.0
     place(y, centre, radius, here)
     count = start(
-        sign, jumps, constant, normals, rows, s, sides, B, here, curved, g, lists, limits
+        u, several, jumps, constant, normals, rows, s, sides, B, here, curved, g, lists, limits
     )  # fmt: skip
     held = choose(
-        count, sign, 0.0, jumps, rows, here, curved, tangents, sides, B, force, g, basis, lists,
-        limits, held_kinks, known,
+        count, u, 0.0, several, jumps, rows, here, curved, tangents, sides, B, force, g, basis,
+        lists, limits, held_kinks, known,
     )  # fmt: skip
     now, growth, events, written = 0.0, 0.0, 0, 0
     while True:
@@ -506,7 +570,7 @@ def move(
         left = 1.0 - now
         if fastest * left > 1.0:
             left = 1.0 / fastest
-        terms = all_terms[: series(y, F, rate, left, all_terms)]
+        terms = all_terms[: series(y, F, several, outputs, rate, left, all_terms)]
         end, change, bend = length_of_piece(terms, left)
         meets = False
         along(normals, here, s)
@@ -530,13 +594,15 @@ def move(
         if curved:
             scale += held * size_of(frames, 1) * size_of(F, 0)
             length = lean_on(held, frames[1], terms, degree, alpha * time, sign, room)
+        if outputs > 1:
+            length = add_outputs(held, terms, degree, room)
         for h in range(held):
             for side in range(2):
-                when = first_zero(room[side, h], length, sign, 2.0 * SLIP * scale, end)
+                when = first_zero(room[0, side, h], length, sign, 2.0 * SLIP * scale, end)
                 if when < end:
                     end, meets = when, True
         turns = False
-        if held > 0 and not halves:
+        if held > 0 and not halves and outputs == 1:
             when = first_zero(terms[:, p], len(terms), sign, 0.0, end)
             if when < end:
                 end, meets, turns = when, True, True
@@ -545,7 +611,8 @@ def move(
         integrate(
             terms, F, end, begin, time, mass * np.exp(growth), halves, power, decay, drift, shift,
             radius, level, lost, FEW_TIMES if short else MANY_TIMES,
-            FEW_SHARES if short else MANY_SHARES, node, sums,
+            FEW_SHARES if short else MANY_SHARES, several, outputs, node,
+            force, sums,
         )  # fmt: skip
         last = not meets and end >= 1.0 - begin
         now = 1.0 if last else begin + end
@@ -570,39 +637,41 @@ def move(
             - (value(drift, len(drift), now) - value(drift, len(drift), begin))
             - value(lost, len(lost), end)
         )
-        at_end = abs(y[p]) if curved else 1.0  # by which the multipliers are larger here
+        at_end = 1.0  # by which the multipliers are larger here
         if curved:
+            at_end = abs(y[p])
             place(y, centre, radius, y[:p])
+        elif outputs > 1:
+            at_end = np.exp(log_size)
         events += 1
         if not meets:
             continue
         if turns:
-            sign = -sign
-        elif not halves and y[p] != 0.0:
-            sign = 1.0 if y[p] > 0.0 else -1.0
+            sign = u[0] = -sign
+        elif not halves and (outputs > 1 or y[p] != 0.0):
+            sign = direct(y, u)
         for a in range(p):
             here[a] = y[a]
         along(normals, here, s)
         count = held
         for h in range(held):
             k = held_kinks[h]
-            cap = sign * value(jumps[k], degree, now)
+            cap = cap_of(k, u, now, jumps)
             touch(k, h, cap, 0, lists, limits)
-            mu = sign * value(room[0, h], length, end) / at_end
+            mu = sign * value(room[0, 0, h], length, end) / at_end
             limits[1, h] = min(max(mu, 0.0), max(cap, 0.0))
         for k in range(n_kinks):
             if sides[k] != 0.0 and sides[k] * s[k] <= NEAR:
-                cap = sign * value(jumps[k], degree, now)
-                touch(k, count, cap, int(sides[k]), lists, limits)
+                touch(k, count, cap_of(k, u, now, jumps), int(sides[k]), lists, limits)
                 if sides[k] > 0.0:
-                    add_kink(k, -1.0, jumps, rows, B)
+                    add_kink(k, -1.0, several, jumps, rows, B)
                 count += 1
         for h in range(held):
             if limits[0, h] <= 0.0:
-                ridge(h, sign, now, rows, here, curved, B, g, lists, limits)
+                ridge(h, u, now, several, rows, here, curved, B, g, lists, limits)
         held = choose(
-            count, sign, now, jumps, rows, here, curved, tangents, sides, B, force, g, basis, lists,
-            limits, held_kinks, known,
+            count, u, now, several, jumps, rows, here, curved, tangents, sides, B, force, g, basis,
+            lists, limits, held_kinks, known,
         )  # fmt: skip
         for i in range(count):
             was, is_now = lists[4, i], lists[1, i]
@@ -613,19 +682,20 @@ def move(
 
 @divided_loop()
 def move_particles(
-    begin, end, positions, log_weights, signs, jumps, constant, normals, rows, alpha, beta, decay,
-    drift, shift, time, log_scale, halves, nodes, most, polynomials, terms, vectors, basis, values,
-    lists, limits, tangents, room, levels, frames, held_kinks, known, distance, states, at_nodes,
-    growths, new_positions, new_log_weights, sums,
+    begin, end, positions, log_weights, signs, several, jumps, constant, normals, rows, alpha, beta,
+    decay, drift, shift, time, log_scale, halves, nodes, most, polynomials, terms, vectors, basis,
+    values, lists, limits, tangents, room, levels, frames, held_kinks, known, distance, states,
+    directions, at_nodes, growths, new_positions, new_log_weights, sums,
 ):  # fmt: skip
     """Move particles over a step, in the potential of a loss gradient that is a polynomial in s =
     t/time.
 
     begin, end: the groups of blocks to move
-    positions (n_blocks, p or p + 1, width), blocked;  log_weights, signs (n,);  jumps (n_kinks,
-    degree + 1), constant (1 or n, degree + 1, p): κ(s) and g₀(s), of each particle if they differ;
-    normals (p, n_kinks), rows (n_kinks, p or p + 1) with a zero at last on the joint sphere; all
-    with p + 1 for kinks off the origin
+    positions (n_blocks, p or p + outputs, width), blocked;  log_weights, signs (n,)
+    several: a tuple, empty for one output, for which other loops are compiled
+    jumps (n_kinks, outputs, degree + 1), constant (1 or n, degree + 1, outputs · q): κ(s) and
+    g₀(s), of each particle if they differ;  normals (p, n_kinks), rows (n_kinks, q), q = p, or p +
+    1 with a zero at last on the joint sphere; all with p + 1 for kinks off the origin
     drift (≥ 1,): coefficients of what log masses lose besides β ∫(J − λ);  shift: of what reaction
     takes J relative to
     halves: whether on the signed sphere, else joint;  nodes (n_nodes,): times s > 0 in order, the
@@ -649,12 +719,12 @@ def move_particles(
                     y[axes] = signs[c]
                     to_scale(y, True)
                 move(
-                    y, node, np.exp(log_weights[c] - log_scale), jumps,
+                    y, node, np.exp(log_weights[c] - log_scale), several, jumps,
                     constant[min(c, len(constant) - 1)], normals, rows, alpha, beta, decay, drift,
                     shift, time, halves, nodes, most, polynomials[group], terms[group],
                     vectors[group], basis[group], values[group], lists[group], limits[group],
                     tangents[group], room[group], levels[group], frames[group], held_kinks[group],
-                    known[group], distance[group], state, growth, sums[block],
+                    known[group], distance[group], directions[group], state, growth, sums[block],
                 )  # fmt: skip
                 scale = np.sqrt(2.0) if halves else 1.0
                 for j in range(len(nodes)):

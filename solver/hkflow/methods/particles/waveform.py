@@ -52,11 +52,13 @@ def extrapolated(values: NDArray[np.float64], stretch: float) -> NDArray[np.floa
 class Sliding:
     """Moves particles over a step, in the potential of a loss gradient polynomial in time.
 
-    joint : whether φ = b ψ(a·x);  n_blocks : of the positions
+    joint : whether φ = b ψ(a·x);  n_blocks : of the positions;  outputs : length of b
     """
 
-    def __init__(self, kinks: Kinks | ShiftedKinks, joint: bool, n_blocks: int) -> None:
-        self.kinks, self.joint = kinks, joint
+    def __init__(
+        self, kinks: Kinks | ShiftedKinks, joint: bool, n_blocks: int, outputs: int = 1
+    ) -> None:
+        self.kinks, self.joint, self.outputs = kinks, joint, outputs
         (count, axes), p = kinks.normals.shape, kinks.inputs.shape[1]
         q, groups, curved = axes + joint, min(n_blocks, GROUPS), axes > p
         self.normals = np.ascontiguousarray(kinks.normals.T)
@@ -64,20 +66,24 @@ class Sliding:
         self.rows[:, :axes] = kinks.normals
         self.most, self.groups = EVENTS + EVENTS_PER_KINK * count, groups
         self.scratch = (
-            np.zeros((groups, TERMS, p + 1)), np.zeros((groups, 3, q)),
+            np.zeros((groups, TERMS, p + outputs)), np.zeros((groups, 3, q)),
             np.zeros((groups, 2, q, q)), np.zeros((groups, 2, count)),
             np.zeros((groups, 5, count), dtype=np.int64), np.zeros((groups, 3, count)),
             np.zeros((groups, count if curved else 0, q)),
         )  # fmt: skip
-        self.frames, self.terms = np.zeros((groups, 2, q)), TERMS if curved else 0
+        self.frames, self.terms = np.zeros((groups, 2, q)), TERMS * (curved or outputs > 1)
         self.held_kinks, self.known = np.zeros((2, groups, q), dtype=np.int64)
-        self.distance, self.states = np.zeros((groups, TERMS)), np.zeros((groups, 2, p + 1))
+        self.distance, self.states = np.zeros((groups, TERMS)), np.zeros((groups, 2, p + outputs))
+        self.directions = np.zeros((groups, outputs))
         self.parts = np.zeros((n_blocks, len(SUMS)))
 
     def potential(self, loss_gradient: Floats) -> tuple[Floats, Floats]:
-        """κ (n_kinks, k) and g₀ (k, p) of loss gradients (k, n_data)."""
-        jumps, constant = zip(*map(self.kinks.gradient, loss_gradient), strict=True)
-        return np.ascontiguousarray(np.array(jumps).T), np.array(constant)
+        """κ (n_kinks, outputs, k) and g₀ (k, outputs, p) of loss gradients (k, n_predictions)."""
+        k, outputs = len(loss_gradient), self.outputs
+        each = loss_gradient.reshape(k, -1, outputs).swapaxes(1, 2).reshape(k * outputs, -1)
+        jumps, constant = map(np.array, zip(*map(self.kinks.gradient, each), strict=True))
+        jumps = jumps.reshape(k, outputs, -1).transpose(2, 1, 0)
+        return np.ascontiguousarray(jumps), constant.reshape(k, outputs, -1)
 
     def __call__(
         self,
@@ -93,10 +99,10 @@ class Sliding:
     ) -> dict[str, float]:
         """Move particles (positions, log_weights) for a time; returns the sums by name.
 
-        drive : loss gradient (k, n_data) and what reaction takes J relative to (k′,), coefficients
-        of polynomials in t/time;  rates : α, β, σ, λ;  nodes : times in units of `time`;  out :
-        positions (n_nodes, …) and log weights (n_nodes, n) there;  beside : forces (k, n, p) of
-        each particle beside those of data, coefficients as well
+        drive : loss gradient (k, n_predictions) and what reaction takes J relative to (k′,),
+        coefficients of polynomials in t/time;  rates : α, β, σ, λ;  nodes : times in units of
+        `time`;  out : positions (n_nodes, …) and log weights (n_nodes, n) there;  beside : forces
+        (k, n, p) of each particle beside those of data, coefficients as well
         """
         (loss_gradient, shift), (alpha, beta, sigma, decay) = drive, rates
         jumps, constant = self.potential(loss_gradient)
@@ -104,22 +110,23 @@ class Sliding:
         drift[1:] = -beta * time * shift / np.arange(1, len(shift) + 1)
         drift[1] += time * (beta * decay + sigma)
         degree, count = constant.shape[0], len(nodes)
-        constants = constant[None]
-        if beside is not None:
-            constants = np.tile(constants, (len(signs), 1, 1))
-            constants[:, :, : beside.shape[2]] += np.einsum("n,kna->nka", signs, beside)
         groups, q = self.groups, self.rows.shape[1]
-        polynomials = np.zeros((groups, 2, degree, q))
-        room = np.zeros((groups, 3, q, max(degree, self.terms)))
+        constants = np.zeros((1 if beside is None else len(signs), degree, self.outputs, q))
+        constants[..., : constant.shape[2]] = constant
+        if beside is not None:
+            constants[:, :, 0, : beside.shape[2]] += np.einsum("n,kna->nka", signs, beside)
+        constants = constants.reshape(len(constants), degree, -1)
+        polynomials = np.zeros((groups, 2, degree, self.outputs * q))
+        room = np.zeros((groups, self.outputs, 3, q, degree + self.terms))
         levels = np.zeros((groups, 2, degree + 1))
         at_nodes = np.zeros((groups, count, self.scratch[0].shape[2]))
         terms, *others = self.scratch
         work = len(signs) * self.normals.size
         move_particles(
-            groups, work, *start, signs, jumps, constants, self.normals, self.rows, float(alpha),
-            float(beta), float(decay), drift, shift, float(time), float(log_scale),
-            not self.joint, nodes, self.most, polynomials, terms, *others, room, levels,
-            self.frames, self.held_kinks, self.known, self.distance, self.states, at_nodes,
-            np.zeros((groups, count)), *out, self.parts,
+            groups, work, *start, signs, (True,) * (self.outputs > 1), jumps, constants,
+            self.normals, self.rows, float(alpha), float(beta), float(decay), drift, shift,
+            float(time), float(log_scale), not self.joint, nodes, self.most, polynomials, terms,
+            *others, room, levels, self.frames, self.held_kinks, self.known, self.distance,
+            self.states, self.directions, at_nodes, np.zeros((groups, count)), *out, self.parts,
         )  # fmt: skip
         return dict(zip(SUMS, self.parts.sum(axis=0).tolist(), strict=True))
