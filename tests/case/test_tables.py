@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.case import columns, labels, preparation
+from hkflow.case import columns, datafiles, labels, preparation
 from hkflow.case.datasets import read_data
 from hkflow.case.load import case_of_tables
 from hkflow.objectives.activations import FEATURES
@@ -221,6 +221,7 @@ def test_frames_of_all_makers_are_one(tmp_path):
         pandas.DataFrame(table).astype({"c": "category"}),
         polars.DataFrame(table),
         pyarrow.table(table),
+        pyarrow.table(table).set_column(2, "c", pyarrow.array(table["c"]).dictionary_encode()),
         {name: np.array(column, dtype=object) for name, column in table.items()},
     ]
     made = [
@@ -244,6 +245,21 @@ def test_frames_of_all_makers_are_one(tmp_path):
         read("frame", frame=lazy, label="y")
     with pytest.raises(hkflow.CaseError, match="a Python program holds; give it there"):
         read("frame", label="y")
+
+
+def test_gaps_of_categories_in_parquet_files_are_gaps(tmp_path, monkeypatch):
+    """As pandas and polars write them: numpy takes a gap of pyarrow's for the last category."""
+    import pandas
+
+    monkeypatch.chdir(tmp_path)
+    texts = pandas.Series(["u", "v", None, "w", "u"], dtype="category")
+    pandas.DataFrame({"c": texts, "x": range(5), "y": texts}).to_parquet("d.parquet")
+    found = datafiles.read_columns(tmp_path / "d.parquet").named
+    assert found["c"].tolist() == found["y"].tolist() == ["u", "v", None, "w", "u"]
+    listed = {"label": "y", "positive": ["u"], "negative": ["v", "w"]}
+    with pytest.raises(hkflow.CaseError, match=r"row 3, column 'c': has no value"):
+        read(file="d.parquet", **listed | {"label": "x", "positive": [0, 2], "negative": [1, 3]})
+    assert read(file="d.parquet", missing="drop", **listed).targets.tolist() == [1, -1, -1, 1]
 
 
 def test_columns_are_equal_by_their_cells():
