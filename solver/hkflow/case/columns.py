@@ -107,7 +107,7 @@ def _names(frame):
 
 def cells_of(column: Any) -> Cells:
     """The cells of a column (n,), or of several, (n, k); masked ones are missing."""
-    kind = getattr(column, "type", None)
+    kind: Any = getattr(column, "type", None)
     if hasattr(kind, "index_type"):  # categories of pyarrow, of which numpy takes gaps for the last
         column = column.cast(kind.value_type)
     if np.ma.is_masked(column):
