@@ -86,6 +86,47 @@ def test_all_faults_of_a_file_are_said_at_once(table):
 GAPS = "a,colour,y\n1.0,red,1\n,red,2\n3.0,NA,3\n8.0,blue,4\n5.0,red,\n"
 
 
+def test_labels_of_rows_that_are_none_are_not_missed(table, monkeypatch):
+    """Rows of another width are the fault, not that the labels in them are unknown."""
+    text = "a,b,y\n1,2,yes,more\n2,3\n4,5,no\n"
+    for listed in ({"positive": ["yes"], "negative": ["no"]}, {}):
+        if not listed:
+            monkeypatch.setitem(REST["objective"], "loss", "softmax")
+            monkeypatch.setitem(REST["domain"], "kind", "sphere")
+        with pytest.raises(hkflow.CaseError) as refused:
+            table(text, **listed)
+        assert "line 2: 4 fields where the header has 3" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "cells, remedy",
+    [
+        (["1,234", "999"], "If decimals follow these commas: data.decimal = ','; if thousands"),
+        (["1,234", "0,5"], "Numbers with a decimal comma: data.decimal = ','."),
+        (["1,234,567", "12,345"], "Numbers with separators between thousands: take these out."),
+        (["1.234,56", "1,5"], "Numbers with separators between thousands: take these out."),
+        (["1 234", "12 345"], "Numbers with separators between thousands: take these out."),
+    ],
+)
+def test_separators_of_thousands_have_their_remedy(table, cells, remedy):
+    """As inputs and as targets: they are no categories, and a wrong remedy would divide by 1000."""
+    for text in ("\n".join(f'"{cell}",1' for cell in cells), "\n".join(f'1,"{c}"' for c in cells)):
+        with pytest.raises(hkflow.CaseError) as refused:
+            table(f"a,y\n{text}\n")
+        assert f"'{cells[0]}' is not a number" in str(refused.value)
+        assert remedy in str(refused.value)
+
+
+def test_all_constant_columns_are_said_at_once(table):
+    text = "c,w,a,y\n" + "".join(f"3,u,{k},{k}\n" for k in range(4))
+    with pytest.raises(hkflow.CaseError) as refused:
+        table(text, standardize=True)
+    assert str(refused.value) == (
+        "data.standardize: 'c', 'w=u' are constant in the 4 training rows and cannot be"
+        " standardized; leave 'c', 'w' out of data.features."
+    )
+
+
 def test_missing_values(table):
     with pytest.raises(hkflow.CaseError, match="3 problems"):
         table(GAPS)
@@ -245,6 +286,33 @@ def test_frames_of_all_makers_are_one(tmp_path):
         read("frame", frame=lazy, label="y")
     with pytest.raises(hkflow.CaseError, match="a Python program holds; give it there"):
         read("frame", label="y")
+
+
+@pytest.mark.parametrize("unit", ["ns", "us", "s", "D"])
+def test_dates_are_categories_where_a_case_says_so(unit):
+    """Of any unit: nanoseconds were whole numbers, and a missing one was a category."""
+    dates = np.array(["2020-01-02", "NaT", "2020-01-01"], dtype=f"datetime64[{unit}]")
+    frame = {"d": dates, "y": [1.0, 2.0, 3.0]}
+    with pytest.raises(hkflow.CaseError, match=r"a category: data.categorical = \['d'\]"):
+        read("frame", frame=frame, label="y")
+    found = read("frame", frame=frame, label="y", categorical=["d"], missing="drop")
+    assert found.inputs.tolist() == [[1.0], [0.0]] and found.targets.tolist() == [1.0, 3.0]
+    assert found.preparation.input_names[0].startswith("d=2020-01-02")
+
+
+def test_lists_in_cells_are_no_numbers():
+    cells = np.empty(2, dtype=object)
+    cells[:] = [1.0], (2.0, [3.0])
+    frame = {"a": cells, "y": [1.0, 2.0]}
+    with pytest.raises(hkflow.CaseError, match=r"row 1, column 'a': '\[1.0\]' is not a number"):
+        read("frame", frame=frame, label="y")
+    named = read("frame", frame=frame, label="y", categorical=["a"])
+    assert named.preparation.columns[0].categories == ["(2.0, [3.0])", "[1.0]"]
+
+
+def test_frames_without_rows_are_refused():
+    with pytest.raises(hkflow.CaseError, match=r"the frame: has no rows\."):
+        read("frame", frame={"a": [], "y": []}, label="y", positive=[1], negative=[0])
 
 
 def test_gaps_of_categories_in_parquet_files_are_gaps(tmp_path, monkeypatch):

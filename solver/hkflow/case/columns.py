@@ -16,6 +16,8 @@ from .labels import is_missing, number_of
 Cells = NDArray[Any]  # (n,) numbers, texts or objects
 
 COMMA = re.compile(r"\s*[+-]?\d+,\d+([eE][+-]?\d+)?\s*")  # a number with a decimal comma
+THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*")  # which 1,234 may be as well
+GROUPED = re.compile(r"\s*[+-]?[1-9]\d{0,2}([.,'’ \xa0\u202f]\d{3})+([.,]\d+)?\s*")  # 1.234,56
 MAX_SHOWN = 10  # faults that a message lists
 MAX_TEXT = 40  # letters of a cell that it shows
 FAULTY = {"M": "a date", "m": "a duration", "c": "a complex number"}  # kinds that are no numbers
@@ -222,6 +224,19 @@ def _numbers_among(cells, comma):
                 wrong.append(k)
     infinite = np.flatnonzero(np.isinf(values)).tolist()
     return values, sorted(wrong + infinite) if infinite else wrong
+
+
+def number_remedy(texts: Iterable[str]) -> str:
+    """What makes numbers of texts that are some with other decimals, or with separators between
+    thousands; empty if none is."""
+    commas = [text for text in texts if COMMA.fullmatch(text)]
+    if any(GROUPED.fullmatch(text) and not COMMA.fullmatch(text) for text in texts):
+        return "Numbers with separators between thousands: take these out."
+    if not commas:
+        return ""
+    if all(map(THOUSANDS.fullmatch, commas)):
+        return "If decimals follow these commas: data.decimal = ','; if thousands: take them out."
+    return "Numbers with a decimal comma: data.decimal = ','."
 
 
 def no_number(cell: Any) -> str:

@@ -15,13 +15,12 @@ import numpy as np
 from ..arguments import Floats
 from ..errors import CaseError, printable
 from ..files.userfiles import open_text, size_of
-from .columns import COMMA, Columns, Faults, no_number, numbers
+from .columns import COMMA, THOUSANDS, Columns, Faults, no_number, numbers
 
 DELIMITERS = (",", ";", "\t", "|")
 NAMES = {";": "semicolons", "\t": "tabs", "|": "bars"}
 SAMPLE = 50  # lines from which the delimiter is found
 POINT = re.compile(r"\s*[+-]?\d*\.\d+([eE][+-]?\d+)?\s*")
-THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*")  # which 1,234 may be as well
 # what a damaged file makes libraries say
 UNREADABLE = (
     OSError, ValueError, TypeError, KeyError, EOFError, MemoryError, NotImplementedError,

@@ -10,15 +10,15 @@ from pydantic import model_validator
 
 from ..arguments import Floats, Integers
 from ..errors import CaseError, printable, unknown_name
-from ..objectives.data import principal_axes, standardization
+from ..objectives.data import ConstantColumns, principal_axes, standardization
 from .columns import (
-    COMMA,
     FAULTY,
     Cells,
     Columns,
     Faults,
     cells_of,
     no_number,
+    number_remedy,
     numbers,
 )
 from .labels import is_missing, label_of, number_of, text_of
@@ -180,16 +180,10 @@ class Preparation(Table):
         update: dict[str, Any] = {}
         if table.standardize:
             try:
-                scales = standardization(inputs)
-            except ValueError as error:
-                column = self.input_names[int(str(error).split()[1])]
-                raise CaseError(
-                    f"data.standardize: column '{printable(column)}' is constant and cannot be"
-                    " standardized."
-                ) from error
-            update = dict(
-                zip(("size", "mean", "spread"), map(np.ndarray.tolist, scales), strict=True)
-            )
+                scales = map(np.ndarray.tolist, standardization(inputs))
+            except ConstantColumns as error:
+                raise CaseError(self._constant(error.args[1], len(inputs))) from error
+            update = dict(zip(("size", "mean", "spread"), scales, strict=True))
         made = self.model_copy(update=update)
         if table.components is None:
             return made
@@ -200,6 +194,21 @@ class Preparation(Table):
             )
         center, axes = principal_axes(made.applied(inputs), table.components)
         return made.model_copy(update={"center": center.tolist(), "axes": axes.tolist()})
+
+    def _constant(self, places, rows):
+        """What is wrong with inputs at some places, which have one value in all training rows."""
+        names = self.input_names
+        owners = [column.name for column in self.columns for _ in column.inputs]
+        inputs, columns = ([of[k] for k in places] for of in (names, owners))
+        return (
+            f"data.standardize: {_list(inputs)} {'is' if len(inputs) == 1 else 'are'} constant in"
+            f" the {rows} training rows and cannot be standardized"
+            + (
+                f"; leave {_list(dict.fromkeys(columns))} out of data.features."
+                if self.label
+                else "."
+            )
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +267,11 @@ def raw_table(
     features = [name for name in columns.named if name != label]
     features = features if table.features is None else table.features
     _check_names(table, columns, features, label, where)
+    if not len(columns.lines) and not columns.faults:
+        raise CaseError(f"{where}: has no rows.")
     faults, notes = Faults(where, columns), list(columns.notes)
+    if several:
+        faults.refuse()  # rows that are none hide labels
     classes = _classes(table, columns.named[label], label, where) if several else None
     rows, targets = _targets(table, columns, label, faults, notes, classes)
     values, encodings = [], []
@@ -269,16 +282,18 @@ def raw_table(
             faults.column(f"column '{printable(name)}' is empty: leave it out of data.features")
             continue
         cells = columns.named[name]
-        comma = any(COMMA.fullmatch(str(cells[row])) for row in rows[wrong])
-        texts = not comma and cells.dtype.kind not in FAULTY
+        others = cells[rows[wrong]]
+        remedy = number_remedy(set(map(str, others.tolist())))
+        texts = not remedy and cells.dtype.kind not in FAULTY and _have_hashes(others)
         if texts and wrong and len(wrong) + len(_gaps(found, wrong)) == len(rows):
             found, wrong = _texts(cells[rows]), []
             _check_categories(name, found, faults)
         faults.cells(name, rows[wrong], no_number)
-        if comma:
-            faults.remedies["Numbers with a decimal comma: data.decimal = ','."] = None
-        elif texts and wrong:
-            faults.remedies[f"If texts are meant: data.categorical = ['{printable(name)}']."] = None
+        if remedy:
+            faults.remedies[remedy] = None
+        elif wrong and (texts or cells.dtype.kind == "M"):
+            meant = "texts are meant" if texts else "each date is a category"
+            faults.remedies[f"If {meant}: data.categorical = ['{printable(name)}']."] = None
         values.append(found)
         if table.missing == "refuse":
             faults.missing(name, rows[_gaps(found, wrong)], REMEDY)
@@ -361,7 +376,7 @@ def _classes(table, cells, label, where):
     if table.classes is not None:
         return [text_of(name) for name in table.classes]
     names: dict[str, str] = {}  # of several spellings the one that comes first
-    for cell in dict.fromkeys(cells.tolist()):
+    for cell in dict.fromkeys(_listed(cells)):
         if not is_missing(cell):
             names.setdefault(label_of(cell), text_of(cell))
     if not 2 <= len(names) <= MAX_CLASSES:
@@ -385,7 +400,8 @@ def _targets(table, columns, label, faults, notes, classes=None, known=True):
     if not listed:
         targets, wrong = numbers(cells, columns.comma)
         gaps = _gaps(targets, wrong)
-        if wrong and len(wrong) + len(gaps) == len(cells):
+        remedy = number_remedy(set(map(str, cells[wrong].tolist())))
+        if wrong and not remedy and len(wrong) + len(gaps) == len(cells):
             found = sorted({str(cell).strip() for cell in cells[wrong]})
             shown = ", ".join(map(printable, found[:MAX_CATEGORIES]))
             faults.column(
@@ -396,10 +412,11 @@ def _targets(table, columns, label, faults, notes, classes=None, known=True):
             )
         else:
             faults.cells(label, wrong, no_number)
+            faults.remedies |= {remedy: None} if remedy else {}
         chosen = ~np.isin(np.arange(len(cells)), gaps)
     else:
         found = _named(cells, label_of)
-        if known:
+        if known and not columns.faults:  # which hide labels
             _check_labels(listed, cells, set(found.tolist()))
         if classes:
             values = {label_of(name): float(k) for k, name in enumerate(classes)}
@@ -456,9 +473,26 @@ def _texts(cells):
 def _named(cells, name):
     """What a function names each cell, None where there is no value, (n,); equal cells are named
     once."""
-    listed = cells.tolist()  # once: no two nan are equal
+    listed = _listed(cells)  # once: no two nan are equal
     known = {cell: None if is_missing(cell) else name(cell) for cell in set(listed)}
     return np.array([known[cell] for cell in listed], dtype=object)
+
+
+def _listed(cells):
+    """Cells as a list of what has a hash, None for a date that is missing."""
+    if cells.dtype.kind in "mM" and np.datetime_data(cells.dtype)[0] == "ns":
+        cells = cells.astype(f"{cells.dtype.kind}8[us]")  # nanoseconds would be whole numbers
+    listed = cells.tolist()
+    return listed if _have_hashes(listed) else list(map(str, listed))
+
+
+def _have_hashes(cells):
+    """Whether cells are no lists, and hold none."""
+    try:
+        set(cells)
+    except TypeError:
+        return False
+    return True
 
 
 def _gaps(values, wrong=()):
@@ -483,6 +517,12 @@ def _encoding(name, values):
     if values.dtype.kind != "O":
         return Encoding(name=name)
     return Encoding(name=name, categories=sorted(set(values.tolist()) - {None}))
+
+
+def _list(names):
+    """Names in quotes, not too many of them."""
+    said = ", ".join(f"'{printable(name)}'" for name in list(names)[:MAX_CATEGORIES])
+    return said + (", …" if len(names) > MAX_CATEGORIES else "")
 
 
 def _count(rows):

@@ -148,16 +148,20 @@ def standardization(inputs: Floats) -> tuple[Floats, Floats, Floats]:
     """Size, mean and spread of the columns, each (dim,), by which (inputs / size - mean) / spread
     has mean 0 and standard deviation 1.
 
-    Raises ValueError naming a constant column by its index.
+    Raises ConstantColumns, a ValueError.
     """
     sizes = np.abs(inputs).max(axis=0)
     sizes = np.where(sizes > 0.0, sizes, 1.0)
     inputs = inputs / sizes  # so that no square overflows
     spread = inputs.std(axis=0)
-    constant = np.flatnonzero(spread <= 1e-12)
-    if len(constant):
-        raise ValueError(f"column {constant[0]} is constant and cannot be standardized")
+    if len(constant := np.flatnonzero(spread <= 1e-12).tolist()):
+        said = f"column {constant[0]} is constant and cannot be standardized"
+        raise ConstantColumns(said, constant)
     return sizes, inputs.mean(axis=0), spread
+
+
+class ConstantColumns(ValueError):
+    """Inputs have columns that are constant but for rounding; args : a message and their places."""
 
 
 def principal_axes(inputs: Floats, count: int) -> tuple[Floats, Floats]:
