@@ -288,6 +288,21 @@ def test_frames_of_all_makers_are_one(tmp_path):
         read("frame", label="y")
 
 
+def test_true_and_false_of_files_are_those_of_frames(table):
+    """In any spelling: a run of a frame predicts the rows of its CSV, and gaps are the same."""
+    text = "f,g,y\nTrue,maybe,1\nFALSE,true,2\n,false,3\ntrue,maybe,4\n"
+    file = table(text, missing="impute")
+    frame = {"f": np.array([True, False, None, True]), "g": ["maybe", "true", "false", "maybe"]}
+    held = read("frame", frame=frame | {"y": [1, 2, 3, 4]}, label="y", missing="impute")
+    assert file.inputs.tolist() == held.inputs.tolist()
+    assert file.inputs[:, 0].tolist() == [1.0, 0.0, 2.0 / 3.0, 1.0]
+    assert file.preparation.input_names == ["f", "g=false", "g=maybe", "g=true"]
+    rows = columns.Columns.of({"f": ["TRUE", "False"], "g": ["true", "maybe"]})
+    assert held.preparation(rows).tolist() == [[1, 0, 0, 1], [0, 0, 1, 0]]
+    with pytest.raises(hkflow.CaseError, match="'yes' is not a number"):
+        held.preparation({"f": ["yes"], "g": ["true"]})
+
+
 @pytest.mark.parametrize("unit", ["ns", "us", "s", "D"])
 def test_dates_are_categories_where_a_case_says_so(unit):
     """Of any unit: nanoseconds were whole numbers, and a missing one was a category."""

@@ -1,5 +1,7 @@
 """Maps of classifiers of any number of classes."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from legible import legible
@@ -8,7 +10,7 @@ from sklearn.datasets import load_iris, make_blobs
 
 import hkflow
 from hkflow import plots
-from hkflow.plots.classes import _colors
+from hkflow.plots.classes import _colors, draw_leads
 
 
 def drawn(classifier, inputs, labels, names=("x₁", "x₂")):
@@ -107,6 +109,33 @@ def test_all_pictures_of_a_run_with_several_outputs(columns):
 
 def test_many_classes_have_colours_of_their_own():
     assert all(len({str(color) for color in _colors(count)}) == count for count in range(2, 30))
+
+
+LONG = "the concentration of a solvent, kept at 25 °C, in m$l$"
+
+
+@pytest.mark.parametrize("count", [2, 4, 7, 13, 30])
+@pytest.mark.parametrize("name", ["{}", "class number {}", LONG + "\n{}"])
+def test_legends_of_many_classes_fit(count, name):
+    """They were as wide as their words: cut off at both sides, and the map a line."""
+    labels = np.array([name.format(k) for k in range(count)])
+    scores = np.random.default_rng(0).normal(size=(count, 2))
+    if count == 2:
+        scores = scores[1] - scores[0]
+    classifier = SimpleNamespace(classes_=labels, decision_function=lambda x: x @ scores.T)
+    ax, texts = drawn(
+        classifier, np.random.default_rng(1).normal(size=(count, 2)), labels, [LONG] * 2
+    )
+    box = ax.get_position()
+    assert box.width > 0.5 and box.height > 0.25
+    entries = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert len(set(entries)) == len(entries) and set(entries) <= set(texts)
+    left_out = [int(text.split()[0]) for text in entries if text.endswith(" more")]
+    assert len(entries) - len(left_out) + sum(left_out) == count
+    with plots.style():
+        figure = Figure(figsize=(plots.COLUMN, 2.9), layout="constrained")
+        draw_leads(figure.subplots(), np.arange(count) - 1.0, np.arange(count), labels)
+        legible(figure)
 
 
 def test_what_cannot_be_drawn_is_a_sentence():

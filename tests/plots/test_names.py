@@ -13,6 +13,7 @@ from hkflow.analysis.margin_report import margin_report
 from hkflow.app.cli import app
 from hkflow.objectives.data import axis_names, numbered
 from hkflow.plots.compare import draw_comparison
+from hkflow.plots.coordinates import draw_weights
 from hkflow.plots.margin import draw_margins
 
 CASE = """
@@ -171,6 +172,42 @@ def test_maps_of_max_margins_say_that_inputs_are_standardised(loss, tmp_path):
     draw_margins(figure, margin_report(case))
     (ax,) = [ax for ax in figure.axes if ax.get_xlabel() == "u, standardised"]
     assert ax.get_ylabel() == "v, standardised"
+
+
+@pytest.mark.parametrize("inputs", [1, 2, 3])
+@pytest.mark.parametrize("wide", [False, True])
+def test_long_names_of_columns_fit_into_all_pictures(tmp_path, inputs, wide):
+    """Beside each other they overlapped, and those along a vertical axis were cut off; that inputs
+    are standardised was cut with the name."""
+    x = np.random.default_rng(0).normal(size=(20, inputs))
+    names = [f"concentration of the solvent no. {k} (mg/l)\nat 25 °C" for k in range(inputs)]
+    frame = dict(zip(names, x.T, strict=True)) | {"y": x[:, 0] > 0.0}
+    data = {"source": "frame", "frame": frame, "label": "y", "positive": [1], "negative": [0]}
+    case = {
+        "data": data | {"standardize": True},
+        "objective": {"bias": True, "loss": "logistic"},
+        "domain": {"kind": "signed-sphere"},
+        "flow": {"kind": "hellinger-kantorovich"},
+        "time": {"end": 1.0, "saves": 2},
+        "error": {"companions": "none"},
+    }
+    run = hkflow.run(case, output=tmp_path / "run")
+    shown = [name for name in plots.available(run) if name in ("decision", "planes", "predictions")]
+    with plots.style():
+        for name in shown:
+            texts = legible(plots.draw(name, run, wide=wide))
+            said = [text for text in texts if "standardised" in text]
+            assert len(said) >= min(inputs, 2) or name == "predictions"
+            assert all(text.replace("\n", " ").startswith("concentration") for text in said)
+
+
+def test_long_names_of_coordinates_stand_upright(tmp_path):
+    """Of a diagonal network: side by side they overlapped."""
+    figure = Figure(figsize=(plots.COLUMN, 2.9), layout="constrained")
+    points = hkflow.PointMeasure(np.eye(8), np.ones(8), np.ones(8))
+    with plots.style():
+        draw_weights(figure.subplots(), points, [f"a long name of column {k}" for k in range(8)])
+        legible(figure)
 
 
 def test_inputs_that_a_function_prepares_keep_their_names(tmp_path):

@@ -462,7 +462,13 @@ def _values(columns, name, rows, categorical):
     those that are neither a number nor missing."""
     cells = columns.named[name]
     cells = cells if len(rows) == len(cells) else cells[rows]
-    return (_texts(cells), []) if categorical else numbers(cells, columns.comma)
+    if categorical:
+        return _texts(cells), []
+    values, wrong = numbers(cells, columns.comma)
+    if wrong and all(label_of(cells[row]) in ("0", "1") for row in wrong):  # true and false
+        values[wrong] = [float(label_of(cells[row])) for row in wrong]
+        wrong = []
+    return values, wrong
 
 
 def _texts(cells):

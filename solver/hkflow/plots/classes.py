@@ -17,10 +17,14 @@ from ..arguments import Floats, real_array
 from ..errors import HkflowError
 from ..solving.result import Result
 from ..store.shown import is_normalised
-from .shown import COLORS, MANY, NAME, PIXELS, input_names, plain
+from .figures import LETTER, MARKER, legend_columns
+from .shown import COLORS, MANY, PIXELS, input_names, label_inputs, one_line, plain
 
 FEW = 6  # classes that have a colour of the style
 MARKERS = "so^Dv<>pP*X"
+ROWS = 3  # of a legend of classes: with more it gets another column
+MAX_ROWS, MAX_COLUMNS = 6, 4
+WHOLE = 200  # letters of a name, before it is cut to what a legend has room for
 LIGHT = 0.65  # share of white in the colour of a region
 
 
@@ -51,6 +55,7 @@ def draw_classes(
     labels.
     """
     names = getattr(inputs, "columns", ("x₁", "x₂")) if names is None else names
+    names = [one_line(name) for name in names]
     inputs, labels = real_array(inputs, "Inputs"), np.asarray(labels)
     if inputs.ndim != 2 or inputs.shape[1] != 2 or labels.shape != inputs.shape[:1]:
         raise HkflowError(
@@ -111,34 +116,55 @@ def draw_map(
     for (rows, labels), edge in ((data, "black"), (test, "white")) if test else ((data, "black"),):
         for k, name in enumerate(classes):
             chosen, marker = rows[labels == k], MARKERS[k % len(MARKERS)]
-            label = plain(str(name), NAME) if edge == "black" else None
+            label = one_line(name, WHOLE) if edge == "black" else None
             ax.scatter(
                 *chosen.T, color=colors[k], marker=marker, label=label, edgecolors=edge, **look
             )
     if test:
         ax.scatter([], [], marker="o", color="0.6", edgecolors="white", label="test", **look)
     ax.set(xlim=ticks[0][[0, -1]], ylim=ticks[1][[0, -1]])
-    ax.set_xlabel(plain(str(names[0]), NAME))
-    ax.set_ylabel(plain(str(names[1]), NAME))
-    ax.legend(
-        loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(classes) + bool(test), 4),
-        handletextpad=0.3, columnspacing=1.0,
-    )  # fmt: skip
+    label_inputs(ax, *names[:2])
+    _name_classes(ax, handletextpad=0.3)
 
 
 def draw_leads(ax: Axes, leads: Floats, labels: NDArray[Any], classes: Sequence[str]) -> None:
     """The histogram, for each class, of by how much its data's own prediction exceeds those of all
     other classes, leads (n,) of data with the labels (n,), numbers of the classes."""
     edges = np.linspace(*frame(leads), 40)
-    count = len(classes)
-    for k, (name, color) in enumerate(zip(classes, _colors(count), strict=True)):
-        label = plain(name, NAME)
-        ax.hist(leads[labels == k], edges, color=color, label=label, alpha=0.7)
+    for k, (name, color) in enumerate(zip(classes, _colors(len(classes)), strict=True)):
+        ax.hist(leads[labels == k], edges, color=color, label=one_line(name, WHOLE), alpha=0.7)
     ax.axvline(0.0, color="black", linewidth=0.8)
     ax.set_xlabel("lead of the own class, h_y − max h")
     ax.set_ylabel("number of data")
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(count, 4), columnspacing=1.0)
+    _name_classes(ax)
+
+
+def _name_classes(ax, **look):
+    """A legend over a panel that is no wider than its part of the figure: of many classes the first
+    and the last, and how many there are between them."""
+    handles, words = ax.get_legend_handles_labels()
+    spec = ax.get_subplotspec()
+    share = len(spec.colspan) / spec.get_gridspec().ncols if spec else 1.0
+    width = share * ax.figure.bbox.width / ax.figure.dpi
+    columns = min(legend_columns(words, width), len(words), MAX_COLUMNS)
+    while len(words) > ROWS * columns and columns < MAX_COLUMNS - 1:
+        columns += 1
+    if (many := len(words) - MAX_ROWS * columns) > 0:
+        between = slice(MAX_ROWS * columns - 2, -1)
+        handles[between] = [ax.plot([], [], linestyle="none")[0]]
+        words[between] = [f"{many + 1} more"]
+    room = int((width / columns - MARKER) / LETTER)
+    ax.legend(
+        handles, [_middle_cut(word, room) for word in words], loc="lower center",
+        bbox_to_anchor=(0.5, 1.0), ncols=columns, columnspacing=1.0, **look,
+    )  # fmt: skip
+
+
+def _middle_cut(label, length):
+    """A label, cut in its middle where it is long: names of classes often begin alike."""
+    text, end = label.replace(r"\$", "$"), (length - 1) // 2
+    return label if len(text) <= length else plain(f"{text[: length - 1 - end]}…{text[-end:]}")
 
 
 def _scores(classifier, labels, save) -> tuple[NDArray[Any], Callable]:

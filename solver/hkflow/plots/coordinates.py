@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from ..arguments import Floats
 from ..measures.point_measure import PointMeasure
-from .shown import COLORS, NAME, plain
+from .figures import COLUMN, LETTER
+from .shown import COLORS, NARROW, one_line
 
 NAMED = 12  # coordinates, at most, whose names are written
 
@@ -54,7 +55,9 @@ def draw_weights(
     )
     ax.axhline(0.0, color="0.5", linewidth=0.6)
     if len(k) <= NAMED:
-        ax.set_xticks(k, [plain(name, NAME) for name in names])
+        shown = [one_line(name, NARROW) for name in names]
+        crowded = LETTER * max(map(len, shown)) * len(k) > COLUMN
+        ax.set_xticks(k, shown, rotation=90 if crowded else 0)
     if np.size(shared) and np.max(np.abs(shared)) > 0.0:
         room = 0.06 * (np.max(shared) - np.min(shared))
         ax.set_ylim(min(np.min(shared) - room, 0.0), max(np.max(shared) + room, 0.0))

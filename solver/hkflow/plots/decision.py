@@ -18,7 +18,7 @@ from ..solving.result import Result, in_plain_units
 from ..store.shown import is_normalised
 from .classes import draw_leads, draw_run
 from .figures import AnyFigure, Saves, legend_below
-from .shown import COLORS, MANY, NAME, PIXELS, input_names, plain, thinned, time_of
+from .shown import COLORS, MANY, PIXELS, input_names, label_inputs, thinned, time_of
 
 COMPARED = 1000  # data at most that the F₂ max-margin is found for, in half a second
 FRESH = 400  # inputs drawn from a population to be shown
@@ -92,9 +92,9 @@ def draw_decision(figure: AnyFigure, run: Result, save: int = -1, shared: Saves 
         values, grid = _on_grid(run, function)
         values = values / (np.abs(values).max() or 1.0)
         if run.inputs.shape[1] == 1:
-            _draw_curve(ax, run, grid, values, "h", scaled=True, ends=(-1.0, 1.0))
+            _draw_curve(ax, run, grid, values, "h", scaled=True, ends=(-1.0, 1.0), narrow=True)
         else:
-            image = _draw_map(ax, run, grid, values)
+            image = _draw_map(ax, run, grid, values, narrow=True)
             _draw_data(ax, run, None)
         ax.set_title(title)
         ax.label_outer()
@@ -165,7 +165,7 @@ def _on_grid(run, function, pixels=PIXELS):
     return function(inputs).reshape([len(tick) for tick in ticks[::-1]]), ticks
 
 
-def _draw_curve(ax, run, grid, values, h, scaled, ends=None):
+def _draw_curve(ax, run, grid, values, h, scaled, ends=None, narrow=False):
     """The curve and the data: as dots, or if the curve is in other units than the targets, as marks
     of their classes.
 
@@ -189,7 +189,7 @@ def _draw_curve(ax, run, grid, values, h, scaled, ends=None):
         ax.plot(run.inputs[:, 0], run.targets, "o", markersize=3, color="C1", label="data")
         ax.set_ylim(frame(np.array([low, high, *run.targets]), 0.03))
     ax.set_xlim(grid[0][0], grid[0][-1])
-    ax.set_xlabel(plain(input_names(run)[0], NAME))
+    label_inputs(ax, input_names(run)[0], narrow=narrow)
     ax.set_ylabel(f"{h}(x)" if h == "h" else "h(x)/|ν|")
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1.0)
 
@@ -198,7 +198,7 @@ def _class(sign):
     return "+1" if sign > 0.0 else "−1"
 
 
-def _draw_map(ax, run, grid, values, largest=None):
+def _draw_map(ax, run, grid, values, largest=None, narrow=False):
     """Colours of a function of two inputs, up to its largest size, and its zero level; returns the
     image."""
     largest = largest or np.abs(values).max() or 1.0
@@ -209,8 +209,7 @@ def _draw_map(ax, run, grid, values, largest=None):
     if values.min() < 0.0 < values.max():
         ax.contour(*grid, values, levels=[0.0], colors="black", linewidths=1.0)
         ax.plot([], [], color="black", linewidth=1.0, label="h = 0")
-    ax.set_xlabel(plain(input_names(run)[0], NAME))
-    ax.set_ylabel(plain(input_names(run)[1], NAME))
+    label_inputs(ax, *input_names(run), narrow=narrow)
     return image
 
 

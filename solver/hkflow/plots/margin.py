@@ -10,7 +10,7 @@ from ..objectives.data import axis_names, with_bias
 from . import circle, sphere
 from .classes import draw_leads, draw_map
 from .figures import AnyFigure
-from .shown import MANY, labels_of_inputs, plain, sign_color, sign_name
+from .shown import MANY, label_inputs, labels_of_inputs, plain, sign_color, sign_name
 
 ANGLES = 4000
 STYLES = ("-", "--", ":")
@@ -74,7 +74,7 @@ def _draw_decisions(ax, report):
             )
     if inputs.shape[1] == 1:
         ax.plot(inputs[:, 0], objective.targets, "o", markersize=3, color="0.3", label="data")
-        ax.set_xlabel(names[0])
+        label_inputs(ax, names[0])
         ax.set_ylabel("h(x), least margin 1")
     elif inputs.shape[1] == 2:
         look = {"s": 4, "linewidths": 0.4} if len(inputs) > MANY else {"s": 12}
@@ -83,7 +83,8 @@ def _draw_decisions(ax, report):
             ax.scatter(
                 *chosen.T, marker=marker, facecolors=color, edgecolors="0.2", label=sign, **look
             )
-        ax.set(title="decision boundaries", xlabel=names[0], ylabel=names[1])
+        label_inputs(ax, *names)
+        ax.set_title("decision boundaries")
         ax.set_aspect("equal")
     else:
         ax.set_xlabel("margin y h(x), the least is 1")

@@ -1,6 +1,7 @@
 """How measures are drawn and called: colours, their scales, titles."""
 
 from collections.abc import Collection, Iterable, Sequence
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ from .figures import AnyFigure
 PIXELS = 200  # of a map of inputs, along each
 MANY = 300  # data from which they are drawn smaller
 NAME = 40  # letters of a column's name that are shown
+# letters of a line beside an axis and under it, where the panel is the whole picture, and a part
+TALL, BROAD, NARROW = 24, 40, 18
 DECADES = 4  # shown below the largest density
 SIGNED_DECADES = 2  # shown below the largest size of a density of both signs
 # of a scale, up to which numbers between powers of ten are written; beyond they have no marks: each
@@ -35,15 +38,32 @@ def plain(text: str, length: int = 200) -> str:
     return text.replace("$", r"\$")
 
 
+def one_line(name: object, length: int = NAME) -> str:
+    """A column's name, or a class's, as labels show it: line breaks in it are spaces."""
+    return plain(" ".join(str(name).split()), length)
+
+
+def label_inputs(ax: Axes, x: str, y: str | None = None, narrow: bool = False) -> None:
+    """Write names of inputs along axes, in lines that are no longer than these.
+
+    narrow : whether other panels are beside this one
+    """
+    ax.set_xlabel(fill(x, NARROW if narrow else BROAD))
+    if y is not None:
+        ax.set_ylabel(fill(y, NARROW if narrow else TALL))
+
+
 def input_names(run: Result) -> list[str]:
-    """What the axes of inputs are called: their columns, and that these are standardised."""
+    """What the axes of inputs are called: their columns, cut where they are long, and that these
+    are standardised."""
     return labels_of_inputs(run.input_names, run.preparation)
 
 
 def labels_of_inputs(names: Sequence[str], made: Any) -> list[str]:
     """The same of names and of what makes the inputs, see Problem.prepare."""
     scaled = isinstance(made, Preparation) and made.size is not None and made.axes is None
-    return [f"{name}, standardised" for name in names] if scaled else list(names)
+    after = ", standardised" if scaled else ""
+    return [one_line(name, NAME - len(after)) + after for name in names]
 
 
 def time_of(run: Result, save: int) -> str:

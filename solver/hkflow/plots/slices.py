@@ -13,11 +13,10 @@ from . import sphere
 from .figures import AnyFigure, Saves
 from .shown import (
     COLORS,
-    NAME,
     colors_of,
     draw_scale,
     input_names,
-    plain,
+    label_inputs,
     sign_name,
     thinned,
     time_of,
@@ -117,8 +116,9 @@ def draw_planes(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = 
         if value.min() < 0.0 < value.max():
             ax.contour(*ticks, value, levels=[0.0], colors="black", linewidths=1.0)
         _draw_near(ax, run, pair, image.norm)
-        x, y = (plain(input_names(run)[k], NAME) for k in pair)
-        ax.set(xlabel=x, ylabel=y, xlim=ticks[0][[0, -1]], ylim=ticks[1][[0, -1]])
+        x, y = (input_names(run)[k] for k in pair)
+        label_inputs(ax, x, y, narrow=True)
+        ax.set(xlim=ticks[0][[0, -1]], ylim=ticks[1][[0, -1]])
     draw_scale(figure, image, axes, f"prediction {'h/|ν|' if normalised else 'h'}", "neither")
 
 
