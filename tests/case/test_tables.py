@@ -288,6 +288,20 @@ def test_frames_of_all_makers_are_one(tmp_path):
         read("frame", label="y")
 
 
+def test_all_faults_of_new_rows_are_said_at_once(table, tmp_path):
+    """Rows of another width hid cells that do not fit."""
+    made = table("a,w,y\n1,u,1\n2,v,2\n").preparation
+    (tmp_path / "new.csv").write_text("a,w\n1,u\n2\nx,u\n3,q\n")
+    with pytest.raises(hkflow.CaseError) as refused:
+        made(datafiles.read_columns(tmp_path / "new.csv"))
+    for said in (
+        "line 3: 1 fields",
+        "line 4, column 'a': 'x'",
+        "line 5, column 'w': 'q' is none of",
+    ):
+        assert said in str(refused.value)
+
+
 def test_true_and_false_of_files_are_those_of_frames(table):
     """In any spelling: a run of a frame predicts the rows of its CSV, and gaps are the same."""
     text = "f,g,y\nTrue,maybe,1\nFALSE,true,2\n,false,3\ntrue,maybe,4\n"

@@ -119,10 +119,12 @@ class Preparation(Table):
         """
         columns = self._columns(raw)
         faults = Faults(columns.source, columns)
-        for name in [column.name for column in self.columns if column.name not in columns.named]:
+        absent = [column.name for column in self.columns if column.name not in columns.named]
+        for name in absent:
             said = unknown_name("column", name, columns.named)
             faults.column(said[0].lower() + said[1:])
-        faults.refuse()
+        if absent:
+            faults.refuse()
         rows, parts = np.arange(len(columns.lines)), []
         for column in self.columns:
             values, wrong = _values(columns, column.name, rows, column.categories is not None)
