@@ -302,6 +302,24 @@ def test_all_faults_of_new_rows_are_said_at_once(table, tmp_path):
         assert said in str(refused.value)
 
 
+def test_categories_that_are_no_others_are_not_all_listed():
+    names = [f"category {k}" for k in range(60)]
+    frame = {"w": names, "y": np.arange(60.0)}
+    made = read("frame", frame=frame, label="y", categorical=["w"]).preparation
+    with pytest.raises(hkflow.CaseError, match=r"'x' is none of category 0, .*, …") as refused:
+        made({"w": ["x"]})
+    assert len(str(refused.value)) < 400
+
+
+def test_a_table_in_the_place_of_a_case_is_told(tmp_path):
+    for name in ("d.csv", "d.PARQUET"):
+        (tmp_path / name).write_bytes(b"a,y\n1,\xff\n")
+        with pytest.raises(hkflow.CaseError, match=f"a table, not a case.* file = '{name}'"):
+            hkflow.run(tmp_path / name)
+    with pytest.raises(hkflow.CaseError, match="cannot be read"):
+        hkflow.run(tmp_path / "absent.csv")
+
+
 def test_true_and_false_of_files_are_those_of_frames(table):
     """In any spelling: a run of a frame predicts the rows of its CSV, and gaps are the same."""
     text = "f,g,y\nTrue,maybe,1\nFALSE,true,2\n,false,3\ntrue,maybe,4\n"

@@ -20,6 +20,7 @@ from .schema.tables import Table
 
 Overrides = dict[str, Any] | None  # by dotted keys, or tables of them
 
+TABLES = (".csv", ".npy", ".npz", ".parquet", ".tsv")  # endings of data files
 MAX_CASE_BYTES = 2**26  # some million numbers: more belong into a data file
 MAX_DIGITS = 300  # of an integer, which any float can follow; messages cannot show one of 4300
 FRAMES = ("frame", "test_frame", "data.frame", "data.test_frame")  # keys that hold one
@@ -78,6 +79,11 @@ def load_case(path: str | Path, overrides: Overrides = None) -> CaseFile:
     Raises CaseError with all faults: file, line, key, what was got, what is allowed.
     """
     path = Path(path)
+    if path.suffix.lower() in TABLES and path.is_file():
+        raise CaseError(
+            f"{printable(path)}: is a table, not a case. Name it in a case file: data = {{ source ="
+            f" 'file', file = '{printable(path.name)}', label = … }}."
+        )
     try:
         text = read_text(path, MAX_CASE_BYTES)
     except OSError as error:

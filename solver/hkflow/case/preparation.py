@@ -131,7 +131,7 @@ class Preparation(Table):
             faults.cells(column.name, wrong, no_number)
             if column.categories is not None:
                 known = np.isin(values.astype(str), [*column.categories, "None"])
-                said = ", ".join(column.categories)
+                said = _some(column.categories)
                 faults.cells(
                     column.name,
                     np.flatnonzero(~known),
@@ -157,11 +157,8 @@ class Preparation(Table):
             ) from error
         names = [column.name for column in self.columns]
         if rows.ndim != 2 or rows.shape[1] != len(names):
-            shown = ", ".join(names[:MAX_CATEGORIES]) + (
-                ", …" if len(names) > MAX_CATEGORIES else ""
-            )
             raise ValueError(
-                f"Inputs need {len(names)} columns ({shown}), without the bias, got"
+                f"Inputs need {len(names)} columns ({_some(names)}), without the bias, got"
                 f" {rows.shape[-1]}."
             )
         return Columns("inputs", dict(zip(names, rows.T, strict=True)), np.arange(1, 1 + len(rows)))
@@ -316,8 +313,7 @@ def raw_table(
             many = len(one.inputs)
             notes.append(
                 f"'{printable(one.name)}' becomes {many} input{'s' * (many > 1)}: "
-                + ", ".join(one.inputs[:MAX_CATEGORIES])
-                + (", …" if many > MAX_CATEGORIES else "")
+                + _some(one.inputs)
             )
     lines = columns.lines[rows[keep]]
     return RawTable(values, targets[keep], lines, tuple(encodings), tuple(notes), classes)
@@ -433,7 +429,7 @@ def _targets(table, columns, label, faults, notes, classes=None, known=True):
         chosen = ~np.isnan(targets)
         if classes and table.classes is None:  # a label that no training row has
             unknown = np.setdiff1d(np.flatnonzero(~chosen), gaps)
-            said = ", ".join(classes)
+            said = _some(classes)
             faults.cells(label, unknown, lambda cell: f"'{printable(str(cell))}' is none of {said}")
         if others := int((~chosen).sum()) - len(gaps):
             notes.append(f"{others} of {len(cells)} rows have other labels and are left out")
@@ -529,8 +525,12 @@ def _encoding(name, values):
 
 def _list(names):
     """Names in quotes, not too many of them."""
-    said = ", ".join(f"'{printable(name)}'" for name in list(names)[:MAX_CATEGORIES])
-    return said + (", …" if len(names) > MAX_CATEGORIES else "")
+    return _some([f"'{printable(name)}'" for name in names])
+
+
+def _some(names):
+    """Names, not too many of them."""
+    return ", ".join(names[:MAX_CATEGORIES]) + (", …" if len(names) > MAX_CATEGORIES else "")
 
 
 def _count(rows):
