@@ -125,6 +125,10 @@ def test_all_constant_columns_are_said_at_once(table):
         "data.standardize: 'c', 'w=u' are constant in the 4 training rows and cannot be"
         " standardized; leave 'c', 'w' out of data.features."
     )
+    rare = "w,y\n" + "".join(f"{'uv'[k % 2]},{k}\n" for k in range(9)) + "z,9\n"
+    with pytest.raises(hkflow.CaseError, match="'w=z' is constant .* or choose another seed"):
+        for share in (0.2, 0.4, 0.6, 0.7):  # one of which holds out the row that has it
+            table(rare, standardize=True, test_fraction=share)
 
 
 def test_missing_values(table):

@@ -181,7 +181,8 @@ class Preparation(Table):
             try:
                 scales = map(np.ndarray.tolist, standardization(inputs))
             except ConstantColumns as error:
-                raise CaseError(self._constant(error.args[1], len(inputs))) from error
+                drawn = table.test_fraction is not None
+                raise CaseError(self._constant(error.args[1], len(inputs), drawn)) from error
             update = dict(zip(("size", "mean", "spread"), scales, strict=True))
         made = self.model_copy(update=update)
         if table.components is None:
@@ -194,19 +195,18 @@ class Preparation(Table):
         center, axes = principal_axes(made.applied(inputs), table.components)
         return made.model_copy(update={"center": center.tolist(), "axes": axes.tolist()})
 
-    def _constant(self, places, rows):
-        """What is wrong with inputs at some places, which have one value in all training rows."""
+    def _constant(self, places, rows, drawn):
+        """What is wrong with inputs at some places, which have one value in all training rows;
+        drawn : whether a seed chose these."""
         names = self.input_names
-        owners = [column.name for column in self.columns for _ in column.inputs]
+        owners = [column for column in self.columns for _ in column.inputs]
         inputs, columns = ([of[k] for k in places] for of in (names, owners))
+        rare = drawn and any(column.categories is not None for column in columns)
+        remedy = f"; leave {_list(dict.fromkeys(column.name for column in columns))} out of"
+        remedy += " data.features" + ", or choose another seed" * rare
         return (
             f"data.standardize: {_list(inputs)} {'is' if len(inputs) == 1 else 'are'} constant in"
-            f" the {rows} training rows and cannot be standardized"
-            + (
-                f"; leave {_list(dict.fromkeys(columns))} out of data.features."
-                if self.label
-                else "."
-            )
+            f" the {rows} training rows and cannot be standardized{remedy * bool(self.label)}."
         )
 
 
