@@ -100,7 +100,10 @@ def _draw_classes(ax, report):
     objective, labels = problem.objective, problem.objective.targets
     if not report.separable:
         ax.set_axis_off()
-        ax.set_title("no margin is known to be positive")
+        low, high = report.f1.lower, report.f1.upper
+        wide = f"the max-margin, in [{low:.3g}, {high:.3g}], is not known well enough to be drawn"
+        none = "no margin is known to be positive"
+        ax.set_title(wide if low > report.f1.resolution else none)
         return
     function, bias = report.classifiers()["F₁"], objective.inputs.shape[1] > len(names)
 
