@@ -279,14 +279,26 @@ def test_the_signs_share_the_sites_of_companions(points):
         assert make_method(few.problem, **few.options).sites.mass == pytest.approx(1.0)
 
 
-def test_intervals_of_noise_are_in_the_bars_of_particles():
+@pytest.mark.parametrize("saves", [SAVES, 9, 81])
+@pytest.mark.parametrize("interval", [0.05, 1.0])
+def test_intervals_of_noise_are_in_the_bars_of_particles(saves, interval):
     """Points tell the linear activation of the circle exactly, and a tolerance does not move noise:
-    its splitting is all of the error."""
-    points = {"kind": "particles", "noise_points": 48}
-    run = hkflow.solve(on_circle(48, noise=0.5), 2.0, SAVES, **points)
+    its splitting is all of the error, whether the option or saves bound intervals."""
+    points = {"kind": "particles", "noise_points": 48, "noise_interval": interval}
+    run = hkflow.solve(on_circle(48, noise=0.5), 2.0, saves, **points)
     bars = hkflow.error_bars(run)
     for name, error in zip(("predictions", "log_mass"), true_errors(run, 0.5), strict=True):
         assert 1e-6 < error < bars[name][-1] < 5.0 * error
+
+
+@pytest.mark.parametrize("saves", [2, 11])
+def test_intervals_of_random_noise_are_in_the_bars_of_particles(saves):
+    """The scatter of parts does not tell them."""
+    points = {"kind": "particles", "noise": "random", "noise_interval": 0.2, "seed": 1}
+    run = hkflow.solve(on_circle(20_000, noise=1.0), 2.0, saves, **points)
+    bars = hkflow.error_bars(run)
+    for name, error in zip(("predictions", "log_mass"), true_errors(run, 1.0), strict=True):
+        assert bars.bars[name].space[-1] < error < bars[name][-1] < 5.0 * error
 
 
 def test_companions_that_are_not_coarser_make_bars_that_do_not_hold(monkeypatch):
@@ -582,20 +594,25 @@ def test_companions_of_networks_take_no_endless_steps(few, remark, tmp_path, mon
     assert run.errors.remark == (said if remark else "")
 
 
-def test_brownian_steps_are_judged_by_longer_ones_alone():
-    """No tolerance governs them, so none that is tighter could tell, however close saves are."""
+@pytest.mark.parametrize(
+    ("end", "saves", "most", "ratio"),
+    [(0.4, 9, 0.05, 10.0), (0.4, 9, 0.5, 10.0), (0.4, 2, 0.05, 10.0), (0.1, 3, 0.05, 0.1)],
+)
+def test_brownian_steps_are_judged_by_those_of_another_length(end, saves, most, ratio):
+    """No tolerance governs them. Saves, which cut them, are compared where the longer ones end; if
+    the run is too short for these, shorter ones tell."""
     objective = replace(exact().objective(), entropy=0.05)
     points = hkflow.PointMeasure(hkflow.quasi_uniform(16, 1))
     problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 0.0), initial=points)
-    times = np.append(np.arange(7) * 0.05, 0.4)
-    run = hkflow.solve(problem, 0.4, times, kind="particles", max_step=0.05)
+    run = hkflow.solve(problem, end, saves, kind="particles", max_step=most)
     made = plan.planned(run, None, run.time, True, companions.fresh)
-    longer = companion.solved(made.pair[1], run.time)
-    assert made.pair[0] is made.own and (longer.end["steps"], run.end["steps"]) == (7, 8)
-    apart = np.sqrt(np.mean((run.predictions - longer.predictions) ** 2, axis=1))
+    other = companion.solved(made.pair[1], run.time[made.saves])
+    assert made.pair[0] is made.own and made.ratio == ratio
+    assert run.end["steps"] == other.end["steps"] * (4.0 if ratio > 1.0 else 0.25)
+    apart = np.sqrt(np.mean((run.predictions[made.saves] - other.predictions) ** 2, axis=1))
     told = hkflow.error_bars(run).bars["predictions"].time
-    np.testing.assert_allclose(told, of_difference(plan.LOOSER) * apart, rtol=1e-9)
-    assert told[-1] > 0.0
+    np.testing.assert_allclose(told[made.saves], of_difference(ratio) * apart, rtol=1e-9)
+    assert told[1:].min() > 0.0
 
 
 def test_what_cannot_be_judged_says_why():

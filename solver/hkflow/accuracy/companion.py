@@ -34,6 +34,7 @@ from ..solving.solution import Memory, Solution
 ROUGH, CURVED, SMOOTH = (0.5, 1.0), (1.0, 1.5), (1.0, 2.0)
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
 LEAST = 8  # points or cells of a companion
+LONGER = 4.0  # so many times as long are the Brownian steps that tell errors of others
 EXPECTED = (HkflowError, ValueError, ArithmeticError, MemoryError)
 
 MeshOf = Callable[[Meshes, int], Mesh]
@@ -113,25 +114,49 @@ def as_short(companion: Companion) -> Companion:
     return replace(companion, options=companion.options | {"cfl": cfl})
 
 
+def cut_short(companion: Companion, times: Floats) -> Companion:
+    """It with Brownian steps and intervals of noise as long as saves at some times leave them, so
+    that fewer saves do not make them longer."""
+    problem, options = companion.problem, companion.options
+    acts = {"max_step": problem.objective.entropy, "noise_interval": problem.flow.noise}
+    if options["kind"] != "particles" or not any(acts.values()):
+        return companion
+    made: Any = make_method(problem, **options)
+    gap = float(np.diff(times, prepend=0.0).max())
+    cut = {name: gap for name, rate in acts.items() if rate > 0.0 and getattr(made, name) > gap}
+    return replace(companion, options=options | cut)
+
+
+def longest_wait(companion: Companion) -> float:
+    """How long its Brownian steps or intervals of noise are; 0 without."""
+    if companion.options["kind"] != "particles":
+        return 0.0
+    made: Any = make_method(companion.problem, **companion.options)
+    if companion.problem.objective.entropy > 0.0:
+        return float(made.max_step)
+    return float(made.noise_interval) if companion.problem.flow.noise > 0.0 else 0.0
+
+
 def with_tolerance(companion: Companion, factor: float) -> list[Companion]:
     """It again with another tolerance, if a tolerance governs its steps, or with Brownian steps, of
-    first order, four times as long.
+    first order, LONGER times as long, or as short.
 
     Noise that is put on points at intervals errs like their square, whatever the tolerance: they
-    change so that this falls like tolerance^½.
+    change so that this falls like tolerance^½, and by more where they become longer, which saves
+    cut.
     """
     made: Any = make_method(companion.problem, **companion.options)
     if made.fixed_steps and companion.problem.objective.entropy > 0.0:
-        longest = 4.0 * made.max_step
-        words = f"{companion.words} with steps of {longest:.2g}"
-        return [replace(companion, options=companion.options | {"max_step": longest}, words=words)]
+        step = made.max_step * (LONGER if factor > 1.0 else 1.0 / LONGER)
+        words = f"{companion.words} with steps of {step:.2g}"
+        return [replace(companion, options=companion.options | {"max_step": step}, words=words)]
     if made.fixed_steps:
         return []
     tolerance = factor * made.tolerance
     words = f"{companion.words} with tolerance {tolerance:.2g}"
     options = companion.options | {"tolerance": tolerance}
-    if companion.problem.flow.noise > 0.0 and getattr(made, "noise", "") == "deterministic":
-        options["noise_interval"] = factor**0.25 * made.noise_interval
+    if companion.problem.flow.noise > 0.0 and hasattr(made, "noise_interval"):
+        options["noise_interval"] = factor ** (0.5 if factor > 1.0 else 0.25) * made.noise_interval
     return [replace(companion, options=options, words=words)]
 
 
@@ -197,7 +222,7 @@ def _carried(problem, mesh):
 def batches_of(problem: Problem, options: dict) -> list[Companion]:
     """Disjoint parts of random points, none of a few or of a network's units; each with random
     numbers of its own."""
-    start = problem.initial
+    start = problem.initial if problem.mesh is None else problem.atoms()
     if not isinstance(start, PointMeasure) or len(start) < LEAST:
         return []
     order = np.random.default_rng(0).permutation(len(start))
@@ -206,7 +231,7 @@ def batches_of(problem: Problem, options: dict) -> list[Companion]:
     parts = [order[k * count : (k + 1) * count] for k in range(BATCHES)]
     return [
         Companion(
-            replace(problem, initial=_part(start, part), exact=None),
+            replace(problem, mesh=None, initial=_part(start, part), exact=None),
             options | ({"seed": k} if random else {}),
             (len(start) / count) ** (1.0 / problem.dim),
             f"{count} points",

@@ -13,13 +13,16 @@ from ..solving.result import Result
 from ..solving.solution import Solution
 from .companion import (
     LEAST,
+    LONGER,
     Companion,
     MeshOf,
     as_short,
     batches_of,
     by_another,
     count_of,
+    cut_short,
     is_kinked,
+    longest_wait,
     options_of,
     other_method,
     thinned,
@@ -106,7 +109,9 @@ def planned(
     # steps of networks may be short beyond bounds at kinks; early versions did not count them
     steps = run.end.get("steps", np.inf) if run.method == "network" else np.inf
     own = Companion(problem, options_of(run), 1.0, "the same", max(MORE_STEPS * steps, FEW_STEPS))
-    saves = np.unique(np.linspace(0, len(times) - 1, SAVES).round().astype(int))
+    own = cut_short(own, times)
+    longer = LONGER * longest_wait(own)
+    saves = _saves(times, longer)
     before = [one for one in known if times_fit(one, times, saves)]
     counts = [] if drawn else _counts(own, before, anyway)
     # steps of smooth margins are implicit: few cells take as long as many
@@ -124,12 +129,11 @@ def planned(
     batches = [replace(one, most=own.most) for one in batches]
     if not (coarse or batches or alone or _is_exact(problem, run)):
         return "it has too few cells or points to do with fewer"
-    brownian = run.method == "particles" and problem.objective.entropy > 0.0
     coarser = _coarser(own, before) if rival else []
     fewer = [thinner[n] for n in timed if n in thinner] or coarse or batches or coarser
     if rival and not fewer:
         fewer = [own]
-    if fewer and not brownian:
+    if fewer and not _moves_at_random(run):
         last = fewer[-1]
         ratio = TIGHTER[run.method == "grid"]
         tight = with_tolerance(last, ratio)
@@ -137,9 +141,9 @@ def planned(
         if run.method != "grid":
             coarse = [_or_looser(one, before) for one in coarse]
     else:
-        ratio = LOOSER
-        loose = with_tolerance(own, ratio)
-        pair = [own, *loose] if loose else []
+        ratio = TIGHTER[False] if longer > times[-1] else LOOSER  # nothing is longer than the run
+        other = with_tolerance(own, ratio)
+        pair = [own, *other] if other else []
     pairs = zip(others, (1.0, LOOSER), strict=False)
     apart = [by_another(thinner[count], kind, count, factor) for count, factor in pairs]
     seen = coarser[0] if coarser else None
@@ -158,9 +162,25 @@ def _unfit(run, problem, times):
 
 def _is_drawn(run):
     """Whether its points are random, at the start or by noise."""
+    return run.options.get("points") in ("random", "gaussian") or _moves_at_random(run)
+
+
+def _moves_at_random(run):
+    """Whether its points take Brownian steps, or die and are born at random: then two lengths of
+    steps or of intervals take other random numbers, and all points tell them apart."""
     by_noise = run.options.get("noise") == "random" and run.flow.noise > 0.0
-    by_steps = run.method == "particles" and run.problem.objective.entropy > 0.0
-    return run.options.get("points") in ("random", "gaussian") or by_noise or by_steps
+    return by_noise or run.method == "particles" and run.problem.objective.entropy > 0.0
+
+
+def _saves(times, apart):
+    """At which companions are compared, SAVES at most, with the first and the last: so far apart
+    that saves do not cut what is to be longer."""
+    chosen = [0]
+    for k, time in enumerate(times):
+        if min(time - times[chosen[-1]], times[-1] - time) >= apart * (1.0 - 1e-9):
+            chosen.append(k)
+    chosen = np.unique([*chosen, len(times) - 1])
+    return chosen[np.linspace(0, len(chosen) - 1, min(SAVES, len(chosen))).round().astype(int)]
 
 
 def _is_exact(problem, run):
