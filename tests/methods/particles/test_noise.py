@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from agreement import grid_problem, objective, particle_problem
+from scipy.integrate import solve_ivp
 
 import hkflow
 from hkflow.methods.choice import make_method
@@ -124,6 +125,27 @@ def test_unknown_noise_is_refused(problem):
         hkflow.Particles(problem, noise="randm")
     with pytest.raises(ValueError, match="multiple of the 2 signs, got 7"):
         hkflow.Particles(problem, noise_points=7)
+
+
+@pytest.mark.parametrize("noise", ["deterministic", "random"])
+def test_noise_on_fixed_features_is_left_to_the_grid(noise):
+    """Particles were born on the whole sphere, and not where the features are."""
+    inputs, y = np.array([[1.0, 0.2], [0.3, -1.0], [-0.5, 0.7]]), np.array([1.0, -1.0, 0.5])
+    features = np.vstack([np.eye(2), -np.eye(2)])
+    objective = hkflow.Objective(hkflow.FEATURES["linear"], hkflow.RISKS["square"], inputs, y)
+    flow = hkflow.Flow(0.0, 4.0, noise=0.5)
+    mesh, start = hkflow.atoms_mesh(features), np.full((1, 4), 0.25)
+    problem = hkflow.Problem(mesh, objective, flow, initial=start)
+    with pytest.raises(ValueError, match="not on fixed features: choose the method 'grid'"):
+        hkflow.solve(problem, 1.0, kind="particles", noise=noise)
+    phi = features @ inputs.T
+
+    def rate(t, nu):
+        return -4.0 * nu * (phi @ (nu @ phi - y) / 3.0) - 0.5 * nu + 0.5 / 4.0
+
+    wanted = solve_ivp(rate, (0.0, 1.0), np.full(4, 0.25), rtol=1e-11, atol=1e-13).y[:, -1] @ phi
+    grid = hkflow.solve(problem, 1.0, tolerance=1e-6).predictions[-1]
+    np.testing.assert_allclose(grid, wanted, rtol=1e-4, atol=0.0)
 
 
 def test_noise_upon_hardly_any_mass_is_counted_in_the_right_units():

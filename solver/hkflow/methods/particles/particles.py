@@ -59,7 +59,7 @@ class Particles(PointMethod, OdeMethod):
     seed : of the random noise and of Brownian steps
     Cost of one evaluation: particles × data × (d+1).
     Raises ValueError for an unknown name, an initial measure without mass, a set that the signs
-    cannot share, or what does not go with entropy.
+    cannot share, noise on fixed features, or what does not go with entropy.
     """
 
     varying = ("transport", "reaction")
@@ -71,6 +71,11 @@ class Particles(PointMethod, OdeMethod):
         noise_points: int = 1000, noise_interval: float = 0.05, seed: int = 0,
     ) -> None:  # fmt: skip
         check_choice("stepper", stepper, ("auto", SLIDING, *PAIRS))
+        if problem.domain.fixed and problem.flow.noise > 0.0:
+            raise ValueError(
+                "Noise of particles is born anywhere on the sphere, not on fixed features: choose"
+                " the method 'grid'."
+            )
         self.temperature = problem.objective.entropy
         if self.temperature > 0.0:
             _check_brownian(problem, stepper, max_step)
