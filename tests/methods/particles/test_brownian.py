@@ -149,6 +149,8 @@ def test_what_does_not_go_with_it():
     with pytest.raises(ValueError, match="Brownian steps of the stepper 'euler', got 'dopri5'"):
         solved_by = {"kind": "particles", "max_step": 0.1, "stepper": "dopri5"}
         hkflow.solve(problem(2, 10, 0.3), 1.0, **solved_by)
+    with pytest.raises(ValueError, match="are explicit: leave out imex = 'implicit'"):
+        hkflow.Particles(problem(1, 10, 0.1), max_step=0.1, imex="implicit")
     with pytest.raises(ValueError, match="Brownian steps: give their length, 'max_step'"):
         hkflow.solve(problem(2, 10, 0.3), 1.0, kind="particles")
 

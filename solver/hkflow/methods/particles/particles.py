@@ -78,7 +78,7 @@ class Particles(PointMethod, OdeMethod):
             )
         self.temperature = problem.objective.entropy
         if self.temperature > 0.0:
-            _check_brownian(problem, stepper, max_step)
+            _check_brownian(problem, stepper, max_step, imex)
             stepper, imex, self.keeps_budgets = "euler", "explicit", False
         objective = problem.objective
         usual, outputs = default_tolerance(objective), objective.feature.outputs
@@ -607,7 +607,7 @@ def _has_many(problem, many):
     return False
 
 
-def _check_brownian(problem, stepper, max_step):
+def _check_brownian(problem, stepper, max_step, imex):
     """Raise ValueError for what does not go with Brownian steps."""
     if np.isinf(max_step):
         raise ValueError(
@@ -618,6 +618,8 @@ def _check_brownian(problem, stepper, max_step):
             "Entropy makes particles move by Brownian steps of the stepper 'euler', got"
             f" '{stepper}'."
         )
+    if imex == "implicit":
+        raise ValueError("Brownian steps of particles are explicit: leave out imex = 'implicit'.")
     for name in ("reaction", "noise"):
         if getattr(problem.flow, name) > 0.0:
             raise ValueError(
