@@ -228,3 +228,18 @@ def test_inputs_that_a_function_prepares_keep_their_names(tmp_path):
     )
     figure = plots.draw("decision", solution)
     assert solution.input_names[0] in [ax.get_xlabel() for ax in figure.axes]
+
+
+def test_long_names_below_a_run_and_its_kernel_machine_lie_apart(tmp_path):
+    """Two of `petal_length, standardised` overlapped."""
+    points = np.random.default_rng(0).normal(size=(20, 2))
+    rows = [f"{u},{v},{'yes' if u > 0.0 else 'no'}" for u, v in points]
+    (tmp_path / "t.csv").write_text("\n".join(["petal_length,petal_width,kind", *rows]))
+    data = {"source": "csv", "file": str(tmp_path / "t.csv"), "label": "kind", "standardize": True}
+    data |= {"positive": ["yes"], "negative": ["no"]}
+    case = {"data": data, "domain": {"kind": "signed-sphere"}, "time": {"end": 0.1, "saves": 2}}
+    case |= {"objective": {"loss": "logistic", "bias": True}, "method": {"kind": "particles"}}
+    case |= {"flow": {"kind": "hellinger-kantorovich"}}
+    run = hkflow.run(case, output=tmp_path / "run", error={"companions": "none"})
+    texts = legible(plots.draw("decision", run))
+    assert texts.count("petal_length,\nstandardised") == 2

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from legible import legible
 from matplotlib.figure import Figure
 
 from hkflow import plots
@@ -73,3 +74,13 @@ def test_between_many_powers_of_ten_there_are_no_marks(largest, marked):
     ax.plot([1.0, largest])
     records.scale_values(ax, np.array([1.0, largest]), "log")
     assert bool(len(ax.yaxis.get_minorticklocs())) == marked
+
+
+def test_numbers_between_two_powers_of_ten_lie_apart():
+    """Those at 3 and 4 of an objective that fell from 0.36 to 0.014 overlapped."""
+    with plots.style():
+        figure = Figure(figsize=(plots.COLUMN, 4.1), layout="constrained")
+        records.draw_records(figure, a_run(objective=np.geomspace(0.36, 0.014, 5)))
+        texts = legible(figure)
+    assert any(r"2\times10^{-1}" in text for text in texts)
+    assert any(r"5\times10^{-2}" in text for text in texts)

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator
 from numpy.typing import NDArray
 
 from ..analysis.summary import gamma_text
@@ -278,6 +279,9 @@ def scale_values(ax: Axes, values: NDArray[np.float64], scale: str) -> None:
         ax.set_yscale(scale)
     if scale == "log" and differs and known.min() < 10.0**-FEW_DECADES * known.max():
         ax.minorticks_off()
+    elif scale == "log" and differs:  # numbers at 3 and 4 would overlap
+        ax.yaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
+        ax.yaxis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(1.0, np.inf)))
     if scale == "asinh":  # ends linearly at 0
         ax.set_yscale(scale, linear_width=1.0)
         last = int(np.log10(-known.min()))
