@@ -345,6 +345,25 @@ def test_a_case_names_an_activation_beside_it(tmp_path, kind):
     )
 
 
+@pytest.mark.parametrize("source", ["inline", "teacher"])
+def test_a_run_folder_shows_what_it_holds_where_the_activation_is_not(source, tmp_path):
+    """A colleague who has the folder alone was refused even the records."""
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    teacher = {"source": "teacher", "n": 6, "dim": 1, "classify": True}
+    path = write_case(folder, "units:soft", **({"data": teacher} if source == "teacher" else {}))
+    hkflow.run(path, output=tmp_path / "run")
+    (folder / "units.py").unlink()
+    run = hkflow.load(tmp_path / "run")
+    for name in ("density", "records", "predictions"):
+        FigureCanvasAgg(plots.draw(name, run)).draw()
+    assert len(hkflow.export(run, "csv", "vtk")) == 4
+    done = CliRunner().invoke(app, ["info", str(tmp_path / "run")])
+    assert done.exit_code == 0 and "objective:" in done.output
+    with pytest.raises(hkflow.CaseError, match="'units:soft': the module 'units' cannot be impo"):
+        run.predict(run.inputs)
+
+
 def test_a_case_names_a_feature(tmp_path):
     path = write_case(tmp_path, "units:soft")
     plain = hkflow.run(path, output=tmp_path / "plain")

@@ -56,6 +56,8 @@ def build_problem(
     if data is None:
         _, data = read_named(case, folder)
     objective, exact = build_objective(case, folder, data, feature)
+    if data is not None:
+        check_activation(feature, objective.inputs, objective.axes)
     check_memory(case, objective)
     feature = objective.feature
     flow, axes = flow_of(case.flow), objective.axes
@@ -184,7 +186,6 @@ def _data_risk(case, folder, data, feature):
         )
     except ValueError as error:
         raise CaseError(f"data: {error}") from error
-    check_activation(feature, objective.inputs, objective.axes)
     return objective, exact
 
 

@@ -126,6 +126,9 @@ def read_data(case: Case, folder: Path, feature: Feature) -> DataSet:
     if data.source == "inline":
         inputs, targets, weights = _inline(data)
     else:
+        if data.source == "teacher":
+            axes = data.dim + case.objective.bias
+            check_activation(feature, np.random.default_rng(0).standard_normal((4, axes)), axes)
         try:
             inputs, targets = distribution(case, rng, feature)(rng, data.n)
         except ValueError as error:
@@ -251,8 +254,7 @@ def distribution(case: Case, rng: np.random.Generator, feature: Feature) -> Call
     comes from rng."""
     keys = case.data.model_dump(exclude={"source", "n", *Prepared.model_fields})
     if case.data.source == "teacher":
-        axes, network = case.data.dim + case.objective.bias, _given_teacher(case)
-        check_activation(feature, np.random.default_rng(0).standard_normal((4, axes)), axes)
+        network = _given_teacher(case)
         keys = {name: keys[name] for name in ("dim", "units", "classify", "margin")}
         return generators.teacher(rng, feature, bias=case.objective.bias, network=network, **keys)
     return GENERATORS[case.data.source](rng, **keys)
