@@ -25,14 +25,14 @@ from ..errors import RunFolderError
 from ..files.writing import write_whole
 from ..geometry.transfer import corner_table
 from ..solving.result import Result
-from .shown import density_at, density_of, is_normalised
+from .shown import density_of, is_normalised
 
 # the columns of CellOffsets; readers want all four
 TOPOLOGIES = ("Vertices", "Lines", "Polygons", "Strips")
 CHUNK = 64  # rows at least
 # cells of a mesh on which a density is shown that has none: the fewer where more would be more WORK
 CELLS = {"circle": (360, 1440), "map": (2562, 10242)}
-WORK = 5e9  # points times flows times kinks of all saves, about half a minute
+WORK = 2e9  # points times flows times kinks of all saves, about half a minute
 
 
 def check_shape(run: Result) -> None:
@@ -49,9 +49,10 @@ def write_vtkhdf(stem: Path, run: Result) -> list[Path]:
 
     Cell data of a grid, on S³ point data: density, or density_plus and density_minus, one for each
     sign, and there the volumes; point data of particles and networks: weight and sign. Of
-    characteristics whose density is known: their density at the centres of a mesh; and
-    STEM-captured.vtkhdf, what kinks have caught, as points. They are of ν; if its mass is beyond
-    numbers at some save they are of ν/|ν|, and called normalised_density and normalised_weight.
+    characteristics whose density is known: its averages over the cells of a mesh, and
+    STEM-captured.vtkhdf, what kinks have caught, as points; together they hold all mass. They are
+    of ν; if its mass is beyond numbers at some save they are of ν/|ν|, and called
+    normalised_density and normalised_weight.
     Field data: log_mass, of ν.
     """
     normalised = is_normalised(*((run, save) for save in range(len(run.time))))
@@ -61,8 +62,9 @@ def write_vtkhdf(stem: Path, run: Result) -> list[Path]:
     elif run.method == "characteristics" and run.domain.in_space and run.has_density:
         mesh = run.domain.mesh(_number_of_cells(run))
 
-        def density(save, normalised):
-            return density_at(run, save, mesh.centers, normalised)
+        def density(save, normalised):  # with all mass, where peaks are narrower than a cell too
+            logs = run.density_on(mesh, save, log=True)
+            return np.exp(logs - run.log_mass_at(save) if normalised else logs)
 
         parts = [
             ("", partial(_cells, run, mesh, density, normalised)),
@@ -115,7 +117,8 @@ def _number_of_cells(run):
     """Of the mesh on which the density of characteristics is shown."""
     few, many = CELLS[run.domain.picture]
     flows = sum(run.state_at(save)["flows"] for save in range(len(run.time)))
-    work = many * len(run.signs) * flows * len(run.problem.objective.inputs)
+    points = many * (2 if run.domain.ordered else 6)  # pieces of cells, see density_on
+    work = points * len(run.signs) * flows * len(run.problem.objective.inputs)
     return few if work > WORK else many
 
 
