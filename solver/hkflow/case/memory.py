@@ -5,6 +5,7 @@ from typing import Any
 import psutil
 
 from ..errors import CaseError
+from ..methods.rules import noise_interval
 from ..objectives.energies import Sum
 from ..objectives.objective import Objective
 from ..operators.dense import GROUPS, MOST_MARKED, width_for
@@ -41,7 +42,8 @@ def estimated_memory(case: Case, objective: Any) -> int:
     )
     noise = flow_of(case.flow).noise
     if method.kind == "particles" and method.noise == "deterministic" and noise > 0.0:
-        points += method.noise_points * case.time.end / method.noise_interval
+        interval = noise_interval(method.noise_interval, noise)
+        points += method.noise_points * case.time.end / interval
     kinks = 6000 * n_data if method.kind == "characteristics" else 0
     pairs = _stored(objective, int(points), moving=True) if method.kind == "particles" else 0
     own = 8 * points * 24 * (axes + 1) + min(points * n_data, MOST_MARKED) / 8 + 1500 * mesh

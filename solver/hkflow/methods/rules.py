@@ -12,12 +12,21 @@ from ..errors import unknown_name
 # follows characteristics looks among the near kinks: it takes as long where numbers of the data,
 # each counted as one of FEW_INPUTS at least, are MANY_NUMBERS.
 MANY_KINKS, OF_OUTPUTS, MANY_NUMBERS, FEW_INPUTS = 1000, 1e-4, 300_000, 30
+NOISE_INTERVAL = 0.05
 
 
 def needs_max_step(stepper: str | None, max_step: float | None) -> None:
     """Raise ValueError if a stepper of fixed steps is not told their length."""
     if stepper == "euler" and (max_step is None or isinf(max_step)):
         raise ValueError("'euler' takes fixed steps: give their length, 'max_step'.")
+
+
+def noise_interval(wanted: float | None, noise: float) -> float:
+    """The longest time between two injections of noise σ: as wanted, else 0.05, or 1/(2σ) where
+    that is shorter, since mass decays in 1/σ."""
+    if wanted is not None:
+        return wanted
+    return min(NOISE_INTERVAL, 0.5 / noise) if noise > 0.0 else NOISE_INTERVAL
 
 
 def many_kinks(outputs: int, tolerance: float) -> float:

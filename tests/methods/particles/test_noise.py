@@ -94,10 +94,21 @@ def test_noise_alone_gives_the_mass_law():
             - 2.0 * np.exp(-0.7 * s.time)
         )
 
-    assert np.abs(excess(noise="deterministic", noise_points=50)).max() < 1e-4
+    assert np.abs(excess(noise="deterministic", noise_points=50)).max() < 1e-12
     runs = np.array([excess(noise="random", seed=seed) for seed in range(60)])
     error = runs.std(axis=0, ddof=1) / np.sqrt(60)
     assert np.all(np.abs(runs.mean(axis=0)) < 3.5 * error) and error.max() < 0.03
+
+
+@pytest.mark.parametrize("sigma", [0.1, 10.0, 100.0])
+def test_strong_noise_keeps_its_mass(sigma):
+    """|ν| stays 1 where it begins with 1; with intervals of 0.05, σ = 100 left 0.4."""
+    start = hkflow.PointMeasure(hkflow.quasi_uniform(40, 2), None, np.full(40, 1.0 / 40))
+    feature, flow = objective(2, "squared-relu", 5, 1), hkflow.Flow(1.0, 0.0, sigma)
+    problem = hkflow.Problem(None, feature, flow, (1,), start)
+    s = hkflow.solve(problem, 0.1, kind="particles", noise_points=40)
+    assert s.finished and np.abs(s.mass - 1.0).max() < 1e-12
+    assert s.records["step"][-1] >= 0.4 * sigma  # two steps in 1/(2σ)
 
 
 def test_intervals_need_not_fit_the_saves():

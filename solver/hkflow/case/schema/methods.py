@@ -205,8 +205,12 @@ class ParticlesMethod(FromPoints, ToAccuracy):
     noise_points: Annotated[int, Field(ge=2, le=LARGEST)] = Field(
         1000, description="deterministic noise: particles injected each time"
     )
-    noise_interval: Positive = Field(
-        0.05, description="longest time between two injections or renewals"
+    noise_interval: Positive | None = Field(
+        None,
+        description=(
+            "longest time between two injections or renewals; 0.05 if absent, or 1/(2σ) where that"
+            " is shorter"
+        ),
     )
 
     @property

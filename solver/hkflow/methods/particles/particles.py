@@ -12,7 +12,7 @@ from ...measures.point_measure import PointMeasure, with_each_sign
 from ...objectives.protocol import feature_of_data
 from ...operators.dense import unblocked
 from ...problem.problem import Problem
-from ..rules import MANY_KINKS, many_kinks
+from .. import rules
 from ..step import SMALLEST, Step, budget_error
 from ..stepping.embedded import PAIRS
 from ..stepping.implicit import check_imex
@@ -50,12 +50,13 @@ class Particles(PointMethod, OdeMethod):
         auto takes them where stability keeps explicit steps short, at most 2048 data lead, and it
         does not step over kinks
     noise : how U is injected when σ > 0. "deterministic": all weights decay at rate σ, and in the
-        middle of every interval mass σ·interval, or what they lose if the flow keeps its mass, is
-        put on a fixed quasi-uniform set, whose particles then move with the others: their number
-        grows. "random": there, every particle dies with probability 1 − e^{−σ·interval} and is
-        born again uniform with weight 1/n, or an even share of what died if the flow keeps its mass
-    noise_points : size of that quasi-uniform set;  noise_interval : the longest interval; saves end
-        intervals
+        middle of every interval mass is put on a fixed quasi-uniform set, 2 sinh(σ·interval/2),
+        which noise alone would give, times the mass if the flow keeps it; these particles then move
+        with the others: their number grows. "random": there, every particle dies with probability
+        1 − e^{−σ·interval} and is born again uniform with weight 1/n, or an even share of what died
+        if the flow keeps its mass
+    noise_points : size of that quasi-uniform set;  noise_interval : the longest interval, 0.05 if
+        not given, or 1/(2σ) where that is shorter; saves end intervals
     seed : of the random noise and of Brownian steps
     Cost of one evaluation: particles × data × (d+1).
     Raises ValueError for an unknown name, an initial measure without mass, a set that the signs
@@ -68,7 +69,7 @@ class Particles(PointMethod, OdeMethod):
     def __init__(
         self, problem: Problem, stepper: str = "auto", tolerance: float | None = None,
         max_step: float = float("inf"), imex: str = "auto", noise: str = "deterministic",
-        noise_points: int = 1000, noise_interval: float = 0.05, seed: int = 0,
+        noise_points: int = 1000, noise_interval: float | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
         check_choice("stepper", stepper, ("auto", SLIDING, *PAIRS))
         if problem.domain.fixed and problem.flow.noise > 0.0:
@@ -82,7 +83,7 @@ class Particles(PointMethod, OdeMethod):
             stepper, imex, self.keeps_budgets = "euler", "explicit", False
         objective = problem.objective
         usual, outputs = default_tolerance(objective), objective.feature.outputs
-        many = many_kinks(outputs, tolerance or usual)
+        many = rules.many_kinks(outputs, tolerance or usual)
         self.over_kinks = stepper == "auto" and _has_many(problem, many)
         slides = stepper == SLIDING or stepper == "auto" and not self.over_kinks
         kinks = _kinks(problem) if slides else None
@@ -107,10 +108,11 @@ class Particles(PointMethod, OdeMethod):
                 "Particles have log weights, which a signed density (depth 1) has not: take the"
                 " grid or a network."
             )
-        check_positive(noise_interval=noise_interval)
+        interval = rules.noise_interval(noise_interval, self.flow.noise)
+        check_positive(noise_interval=interval)
         self.substeps = min(self.pair.order, 2)
         self.implicit_order = self.substeps + 1  # of the local error
-        self.noise, self.noise_interval, self.imex = noise, noise_interval, imex
+        self.noise, self.noise_interval, self.imex = noise, interval, imex
         self.random = np.random.default_rng(seed)
         self.interval = self.wait = 0.0
         self.renewed = True
@@ -554,10 +556,10 @@ class Particles(PointMethod, OdeMethod):
         return mass * np.exp(-self.log_scale)
 
     def _given(self):
-        """The mass that noise gives in an interval: σ·interval, or what decays in its two halves if
-        the mass stays what it is."""
-        share = self.flow.noise * self.interval
-        return 2.0 * np.sinh(0.5 * share) * self.mass_at_start if self.flow.keeps_mass else share
+        """The mass that noise gives in the middle of an interval: as much as decays to 1 −
+        e^(−σ·interval) in the second half."""
+        mass = self.mass_at_start if self.flow.keeps_mass else 1.0
+        return mass * 2.0 * np.sinh(0.5 * self.flow.noise * self.interval)
 
     def _sites(self, count):
         """Where mass is injected: an even set of total mass 1, shared by the signs."""
@@ -600,7 +602,7 @@ def _kinks(problem, some=None):
 
 def _has_many(problem, many):
     """Whether there are so many kinks: in the most cases the first few thousand data tell."""
-    for some in (4 * MANY_KINKS, None):
+    for some in (4 * rules.MANY_KINKS, None):
         kinks = _kinks(problem, some)
         if kinks is None or len(kinks.normals) >= many:
             return kinks is not None
