@@ -153,6 +153,16 @@ def test_saves_in_equal_ratios(case):
             'kind = "fixed-features"\ncells = 24',
             "a sphere alone reads 'cells'",
         ),
+        (
+            'kind = "signed-sphere"\ncells = 24',
+            'kind = "fixed-features"\n[method]\nkind = "particles"\nparticles = 40',
+            "a sphere alone reads 'particles'",
+        ),
+        (
+            'kind = "signed-sphere"\ncells = 24',
+            'kind = "fixed-features"\n[method]\nkind = "auto"\nparticles = 40',
+            "a sphere alone reads 'particles'",
+        ),
         ("[time]", '[initial]\nkind = "balanced"\n[time]', "needs the activation 'joint-relu'"),
         (
             "[time]",

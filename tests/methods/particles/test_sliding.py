@@ -196,6 +196,20 @@ def test_several_outputs_agree_with_an_event_driven_integration(rates, outputs, 
     assert abs(r["energy_residual"][-1]) < 1e-7 * fall
 
 
+def test_the_order_of_classes_does_not_matter():
+    start = classes(3, 1, n=7)
+    o, atoms, order = start.objective, start.initial, np.array([2, 0, 1])
+    a, b = np.split(atoms.positions, [2], axis=1)
+    moved = hkflow.PointMeasure(np.column_stack([a, b[:, order]]), None, atoms.weights)
+    other = replace(o, targets=np.argsort(order)[o.targets.astype(int)])
+    one, two = (
+        hkflow.solve(s, 8.0, tolerance=1e-5, **KIND)
+        for s in (start, replace(start, objective=other, initial=moved))
+    )
+    assert one.records["step"][-1] == two.records["step"][-1]
+    assert np.abs(one.predictions[-1][:, order] - two.predictions[-1]).max() < 1e-10
+
+
 def test_sibling_kinks_of_one_output_are_not_those_of_several(monkeypatch):
     start, potential = classes(3, 1), Sliding.potential
     right = hkflow.solve(start, 8.0, tolerance=1e-7, **KIND)

@@ -157,6 +157,8 @@ class Case(Table):
         ):
             raise ValueError("domain.cells is missing: a mesh needs a number of cells")
         refuse_unread(self.domain, discrete, "a sphere alone reads", "cells")
+        if kind in ("particles", "auto"):
+            refuse_unread(self.method, discrete, "a sphere alone reads", "particles")
 
     def _fits_fixed_features(self, discrete):
         if discrete and self.objective.activation != "linear":

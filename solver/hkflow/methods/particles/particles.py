@@ -314,8 +314,9 @@ class Particles(PointMethod, OdeMethod):
     def _waveform(self, time):
         """A step by waveform relaxation, into `trial`."""
         step, e = Step(time), self.current
-        rms, targets = self.problem.objective.rms, self.problem.objective.targets
-        size = len(NODES)
+        objective, size = self.problem.objective, len(NODES)
+        rms = objective.rms
+        wanted = 1.0 if objective.risk.coupled else rms(objective.targets)  # classes are no sizes
         values = (
             waveform.extrapolated(self.past, time / self.past_time)
             if 0.0 < time <= waveform.STRETCH * self.past_time
@@ -339,7 +340,7 @@ class Particles(PointMethod, OdeMethod):
             if sums["failures"]:
                 step.rejection = self._too_many(sums)
                 return step
-            error, largest = 0.0, np.exp(-self.log_scale) * rms(targets)
+            error, largest = 0.0, np.exp(-self.log_scale) * wanted
             for j in range(size - 1):
                 self.objective.operator.points[:] = self.at_nodes[0][j]
                 kernels.signed_weights(
