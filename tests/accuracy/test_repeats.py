@@ -88,6 +88,8 @@ def test_files_keep_them_and_a_picture_and_a_line_show_them(tmp_path):
     for name, array in one.repeats.arrays().items():
         assert np.array_equal(array, packed.repeats.arrays()[name])
     assert one.repeats.words() == packed.repeats.words()
+    saves = f"{len(one.time)} saves"
+    assert repr(one.repeats) == f"<Repeats: 3 networks of 30 units, {saves}, beside infinite width>"
     text = dict(summary(packed))["repeats"]
     assert text.startswith("3 networks of 30 units: objective 0.") and "(infinite width 0." in text
     axes = hkflow.plots.draw("width", packed).axes

@@ -119,6 +119,7 @@ def test_many_groups_are_told_apart_and_infinite_width_is_black():
         run.case = replace_case(run.case, {"data": {"file": f"{k}.csv"}})
     looks = overlay.looks_of(groups_of(several))
     assert len({tuple(look.items()) for look in looks}) == 20
+    assert looks[0]["linestyle"] != looks[1]["linestyle"]  # of two that agree both are seen
 
 
 def replace_case(case, table):

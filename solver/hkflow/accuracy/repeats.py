@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from ..arguments import Floats
+from ..shown import Shown
 
 QUANTITIES = ("objective", "log_mass", "distance")
 OF_INFINITE = ("objective", "log_mass", "objective_error", "log_mass_error", "predictions_error")
 CONFIDENCE = 0.95
 
 
-@dataclass(frozen=True, eq=False)
-class Repeats:
+@dataclass(frozen=True, eq=False, repr=False)
+class Repeats(Shown):
     """Numbers of n networks at the saves of a run, which is the first of them.
 
     time : (n_saves,);  units : of each network
@@ -38,6 +39,11 @@ class Repeats:
 
     def __len__(self):
         return len(self.values["objective"])
+
+    def _facts(self):
+        beside = self.without or self.remark or "beside infinite width"
+        networks = f"{len(self)} networks of {self.units} units"
+        return {"networks": networks, "saves": f"{len(self.time)} saves", "": beside}
 
     def mean(self, name: str) -> Floats:
         """The mean of a quantity over the networks, (n_saves,)."""

@@ -22,7 +22,7 @@ from .shown import plain
 
 RESIDUALS = {"energy_residual": "objective", "mass_residual": "mass"}  # and what they are shares of
 BESIDES = ("step", "gap_bound")  # that are compared in tables, but not drawn unless asked for
-FLAT = 7  # colours of the style; more groups are told apart by dashes as well
+FLAT = 7  # colours of the style
 CLOCKS = {"time": "time", "margin": "smooth_margin"}  # and the record that names their axis
 DASHES = ("-", "--", ":", "-.")
 # of γ: how far below 0 an axis of margins reaches, and how far up at least and at most
@@ -141,11 +141,12 @@ def draw_overlay(figure: AnyFigure, runs: Runs, save: int = -1, shared: Saves = 
 
 def looks_of(groups: Sequence[Group]) -> list[dict]:
     """Colour and dashes of each group: along one scale where a number tells them apart, with black
-    for infinite width; else the colours of the style, and dashes where these run out."""
+    for infinite width; else the colours of the style, and dashes, between which the other of two
+    curves that agree is seen."""
     order = order_of(groups) if len(groups) > 1 else None
     if order is None:
         return [
-            {"color": f"C{k % FLAT}", "linestyle": DASHES[k // FLAT % len(DASHES)]}
+            {"color": f"C{k % FLAT}", "linestyle": DASHES[k % len(DASHES)]}
             for k in range(len(groups))
         ]
     finite = sorted(value for value in order if np.isfinite(value))
