@@ -490,6 +490,27 @@ def test_errors_are_told_by_one_stepper(own, tight, monkeypatch):
     assert (error <= bars.bars["predictions"].time[-1]) == own
 
 
+@pytest.mark.parametrize("tolerance, slides", [(1e-5, False), (2e-6, True)])
+def test_errors_of_several_outputs_are_told_by_one_stepper(tolerance, slides, monkeypatch):
+    """Thirty kinks are stepped over at 1e-5, and located at 2e-6: companions do as the run."""
+    rng, made = np.random.default_rng(0), []
+    x, y = rng.normal(size=(30, 2)), np.arange(30) % 2
+    objective = hkflow.Objective(hkflow.vector_feature("relu", 2), hkflow.SOFTMAX, x, y)
+    start = hkflow.PointMeasure(hkflow.quasi_uniform(200, 3))
+    problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 4.0), (1,), start)
+    run = hkflow.solve(problem, 0.5, kind="particles", tolerance=tolerance)
+
+    def solved(one, *args):
+        made.append(make_method(one.problem, **one.options))
+        return solve_one(one, *args)
+
+    solve_one = companion.solved
+    monkeypatch.setattr(companions, "solved", solved)
+    assert hkflow.error_bars(run).bars
+    assert {one.tolerance for one in made} != {tolerance}
+    assert {one.sees_kinks for one in made} == {slides}
+
+
 def test_random_points_are_judged_by_parts_of_them():
     points = hkflow.random_uniform(np.random.default_rng(1), 512, 1)
     problem = replace(on_circle(), mesh=None, initial=hkflow.PointMeasure(points))

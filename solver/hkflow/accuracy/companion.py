@@ -59,14 +59,20 @@ class Companion:
 
 
 def options_of(run: Result) -> dict[str, Any]:
-    """The options that its method takes. The stepper of a grid is among them: on fewer cells, or
-    with a tighter tolerance, another one might be taken, whose errors are others."""
+    """The options that its method takes. The stepper of a grid is among them, and that of particles
+    with several outputs: on fewer cells, or with another tolerance, another one might be taken,
+    whose errors are others."""
     known = signature(method_class(run.method)).parameters
     options = {"kind": run.method} | {
         name: value for name, value in run.options.items() if name in known and value is not None
     }
-    if run.method == "particles" and run.flow.noise > 0.0:  # of which companions have fewer
-        return {"noise_points": known["noise_points"].default} | options
+    if run.method == "particles":
+        if run.problem.objective.feature.outputs > 1 and options.get("stepper", "auto") == "auto":
+            made: Any = make_method(run.problem, **options)
+            if made.over_kinks or made.sees_kinks:
+                options["stepper"] = "sliding" if made.sees_kinks else "dopri5"
+        if run.flow.noise > 0.0:  # of which companions have fewer
+            return {"noise_points": known["noise_points"].default} | options
     if run.method != "grid":
         return options
     from ..methods.grid.finite_volume import best_stepper
