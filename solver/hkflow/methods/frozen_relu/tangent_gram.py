@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from ...arguments import Floats
 from ...compiled import njit
 from ...objectives.objective import Objective
-from ...operators.parallel_loops import divided_loop, small_kernel
+from ...operators.parallel_loops import divided_loop
 from ...problem.flow import Flow
-from ...remembered import remembered
 from ..particles.tangent_gram import chunks, coupling_matrix
-from .frozen import DEPENDENT, dot, project
+from .frozen import dot
+from .span import and_zero, extend, seen, spanned
 
 ON = 1e-12  # |n_k·θ| of an atom that kink k may hold
 GROUPS = 16  # of lines of K: a group is added to by one thread
@@ -37,8 +37,8 @@ def held_coupling(
     free = ~held
     matrix = coupling_matrix(objective, positions[free], weights[free], weights[free], flow)
     (below, above), atoms = objective.feature.pieces, positions[held]  # type: ignore[misc]
-    seen = in_span(objective.inputs, normals, atoms)
-    x, normals, atoms = (np.ascontiguousarray(array) for array in seen)
+    own = in_span(objective.inputs, normals, atoms)
+    x, normals, atoms = (np.ascontiguousarray(array) for array in own)
     for points, w in chunks(x.size, atoms, weights[held]):
         many, p = points.shape
         along, counts = np.zeros((many, p, p)), np.zeros(many, dtype=np.int64)
@@ -54,31 +54,16 @@ def held_coupling(
 
 
 def in_span(inputs: Floats, normals: Floats, positions: Floats) -> tuple[Floats, Floats, Floats]:
-    """Data, normals in their span, and atoms in coordinates of this span and one more, the part of
-    an atom that data do not see, where these are fewer than the dimensions p.
+    """Data, normals and atoms in coordinates of the normals' span and one more, see span.py, where
+    these are fewer than the dimensions p.
 
     inputs (n_data, p);  normals (n_kinks, p);  positions (n, p)
     """
-    if inputs.shape[1] <= len(inputs) + 1:
+    if inputs.shape[1] <= len(normals) + 1:
         return inputs, normals, positions
-    basis, coordinates = spanned(inputs)
-    seen = positions @ basis.T
-    unseen = np.linalg.norm(positions - seen @ basis, axis=1)
-    return coordinates, _and_zero(normals @ basis.T), np.column_stack([seen, unseen])
-
-
-@remembered(most=4)
-def spanned(inputs: Floats) -> tuple[Floats, Floats]:
-    """An orthonormal basis, rows, of the span of data (n, p), and the data in coordinates of it and
-    of one direction more."""
-    basis = np.zeros((len(inputs) + 1, inputs.shape[1]))
-    basis = basis[: span(np.ascontiguousarray(inputs), basis)]
-    return basis, _and_zero(inputs @ basis.T)
-
-
-def _and_zero(rows):
-    """Rows (n, k) with a zero at the end, (n, k + 1)."""
-    return np.pad(rows, ((0, 0), (0, 1)))
+    basis = spanned(normals)
+    own = (and_zero(rows @ basis.T) for rows in (inputs, normals))
+    return *own, seen(basis, positions.T[None])[0].T
 
 
 def on_kinks(normals: Floats, positions: Floats) -> NDArray[np.bool_]:
@@ -86,32 +71,6 @@ def on_kinks(normals: Floats, positions: Floats) -> NDArray[np.bool_]:
     parts = chunks(len(normals), positions)
     on = [(np.abs(part @ normals.T) <= ON).any(axis=1) for (part,) in parts]
     return np.concatenate(on) if on else np.zeros(0, dtype=bool)
-
-
-@small_kernel(error_model="numpy")
-def extend(basis, count, x):
-    """Make x (p,) one more of the orthonormal vectors basis[:count]; returns how many there are,
-    as many as before if x depends on them."""
-    for a in range(len(x)):
-        basis[count, a] = x[a]
-    for _ in range(2):
-        project(basis[count], basis, count)
-    size = np.sqrt(dot(basis[count], basis[count]))
-    if size <= DEPENDENT:
-        return count
-    for a in range(len(x)):
-        basis[count, a] /= size
-    return count + 1
-
-
-@njit(cache=True)
-def span(vectors, basis):
-    """Make the first rows of basis (n + 1, p) an orthonormal basis of the span of vectors (n, p);
-    returns how many there are."""
-    count = np.int64(0)
-    for x in vectors:
-        count = extend(basis, count, x / np.sqrt(dot(x, x)))
-    return count
 
 
 @divided_loop(error_model="numpy")
