@@ -97,6 +97,7 @@ class Movement:
         parts = self.parts[: len(atoms[0])]
         whole, moved_whole = atoms[0], out[0]
         if self.in_span:
+            assert beside is None  # other forces leave the span
             basis = spanned(self.kinks.normals)
             before = seen(basis, whole)
             after, constants = before.copy(), and_zero(constants @ basis.T)
