@@ -160,6 +160,15 @@ def problem(flow, n=6, m=20, seed=0, loss="square", feature=RELU, inputs=None, d
     return hkflow.Problem(None, objective, flow, (1, -1), atoms)
 
 
+def agree(s, wanted, within):
+    """In few steps, in all of which F falls, by what the budget says."""
+    F, steps = s.records["objective"], s.records["step"][-1]
+    assert s.finished and steps < 400
+    assert np.abs(s.predictions - wanted).max() < within
+    assert (np.diff(F) < 0.0).all()
+    assert abs(s.records["energy_residual"][-1]) < 1e-7 * (F[0] - F[-1])
+
+
 @pytest.mark.parametrize("feature", ["relu", "joint-relu"])
 @pytest.mark.parametrize("rates", RATES)
 def test_the_reference_agrees_with_an_event_driven_integration(rates, feature):
@@ -171,7 +180,7 @@ def test_the_reference_agrees_with_an_event_driven_integration(rates, feature):
 
 
 def classes(outputs, seed, rates=(1.0, 4.0), m=5, n=6, p=2):
-    """Units of several outputs, some with b = 0, which data of as many classes drive."""
+    """Units of several outputs, one with b = 0, which data of as many classes drive."""
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(n, p)), np.arange(n) % outputs
     positions = rng.normal(size=(m, p + outputs))
@@ -188,12 +197,8 @@ def test_several_outputs_agree_with_an_event_driven_integration(rates, outputs, 
     start = classes(outputs, seed, rates)
     s = hkflow.solve(start, 8.0, [1.0, 3.0, 8.0], tolerance=1e-9, **KIND)
     wanted, slid = event_driven(start, [1.0, 3.0, 8.0])
-    r = s.records
-    assert slid and s.finished and r["step"][-1] < 400
-    assert np.abs(s.predictions - wanted).max() < 1e-7
-    assert (np.diff(r["objective"]) < 0.0).all()
-    fall = r["objective"][0] - r["objective"][-1]
-    assert abs(r["energy_residual"][-1]) < 1e-7 * fall
+    assert slid
+    agree(s, wanted, 1e-7)
 
 
 def test_the_order_of_classes_does_not_matter():
@@ -232,17 +237,12 @@ def test_few_levels_of_a_table_take_few_steps():
     y = x.sum(axis=1) % 3
     x = np.column_stack([(x - x.mean(axis=0)) / x.std(axis=0), np.ones(200)])
     objective = hkflow.Objective(hkflow.vector_feature("relu", 3), hkflow.SOFTMAX, x, y)
-    start = hkflow.Problem(
-        None,
-        objective,
-        hkflow.Flow(1.0, 4.0),
-        (1,),
-        hkflow.PointMeasure(hkflow.quasi_uniform(200, 5)),
-    )
+    atoms = hkflow.PointMeasure(hkflow.quasi_uniform(200, 5))
+    start = hkflow.Problem(None, objective, hkflow.Flow(1.0, 4.0), (1,), atoms)
     coarse, fine = (hkflow.solve(start, 10.0, tolerance=t, **KIND) for t in (1e-5, 1e-8))
     steps = [s.records["step"][-1] for s in (coarse, fine)]
     assert steps[0] <= 20 and steps[1] <= 60
-    assert np.abs(coarse.predictions[-1] - fine.predictions[-1]).max() < 1e-3
+    assert np.abs(coarse.predictions[-1] - fine.predictions[-1]).max() < 2e-4
 
 
 @pytest.mark.parametrize("tolerance, slides", [(1e-5, False), (1e-6, True), (1e-7, True)])
@@ -415,12 +415,8 @@ def test_kinks_off_the_origin_agree_with_an_event_driven_integration(rates, shap
     start = shifted_problem(shape, rates, seed)
     s = hkflow.solve(start, 3.0, [1.0, 3.0], tolerance=1e-10, **KIND)
     wanted, slid = event_driven(start, [1.0, 3.0], SHIFTED[shape])
-    r = s.records
-    assert slid and s.finished and r["step"][-1] < 400
-    assert np.abs(s.predictions - wanted).max() < 1e-8
-    assert (np.diff(r["objective"]) < 0.0).all()
-    fall = r["objective"][0] - r["objective"][-1]
-    assert abs(r["energy_residual"][-1]) < 1e-7 * fall
+    assert slid
+    agree(s, wanted, 1e-8)
 
 
 def test_sibling_without_their_levels_masses_grow_wrongly(monkeypatch):
@@ -497,12 +493,8 @@ def test_data_beside_energies_agree_with_an_event_driven_integration(rates, shap
     start, times = with_energies(start), [1.0, 3.0]
     s = hkflow.solve(start, 3.0, times, tolerance=1e-9, **KIND)
     wanted, slid = event_driven(start, times, *hinges, forces_beside)
-    r = s.records
-    assert slid and s.finished and r["step"][-1] < 400
-    assert np.abs(s.predictions - wanted).max() < 1e-7
-    assert (np.diff(r["objective"]) < 0.0).all()
-    fall = r["objective"][0] - r["objective"][-1]
-    assert abs(r["energy_residual"][-1]) < 1e-7 * fall
+    assert slid
+    agree(s, wanted, 1e-7)
     alone, _ = event_driven(start, times, *hinges)
     assert np.abs(s.predictions - alone).max() > 1e-3
 

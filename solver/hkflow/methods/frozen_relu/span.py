@@ -30,7 +30,7 @@ def and_zero(rows: Floats) -> Floats:
 
 def seen(basis: Floats, positions: Floats) -> Floats:
     """Coordinates (y_h, y) of atoms, blocked: (n_blocks, k + 1, width) of positions (n_blocks, p,
-    width); basis (k, p)."""
+    width), unit vectors; basis (k, p)."""
     n_blocks, _, width = positions.shape
     out = np.empty((n_blocks, len(basis) + 1, width))
     np.matmul(basis, positions, out=out[:, :-1])

@@ -43,7 +43,7 @@ class Particles(PointMethod, OdeMethod):
     tolerance : largest local error of a step, root mean square over positions and log weights, of
         sliding over predictions, relative to them or the targets, and where energies act beside the
         data the larger of both; 1e-10 makes a reference. If not given, that of `default_tolerance`,
-        and 1e-5 where auto steps over kinks
+        and 1e-5 where auto steps over kinks of one output
     max_step : no step is longer
     imex : through the data; implicit steps of order 1 (euler) or 2 have their errors controlled
         by the energy and mass budgets, relative to what J exchanges in the time in which it acts.
@@ -87,9 +87,9 @@ class Particles(PointMethod, OdeMethod):
         self.over_kinks = stepper == "auto" and _has_many(problem, many)
         slides = stepper == SLIDING or stepper == "auto" and not self.over_kinks
         kinks = _kinks(problem) if slides else None
-        if self.over_kinks and outputs == 1:
-            tolerance = max(OVER_KINKS, usual) if tolerance is None else tolerance
-        elif stepper == SLIDING and kinks is None:
+        if tolerance is None and self.over_kinks and outputs == 1:
+            tolerance = max(OVER_KINKS, usual)
+        if stepper == SLIDING and kinks is None:
             raise ValueError(
                 f"The stepper '{SLIDING}' needs units that move, of a feature whose kinks are"
                 f" known, got '{problem.objective.feature.name}'. Choose from: {', '.join(PAIRS)}."

@@ -611,8 +611,7 @@ def move(
         integrate(
             terms, F, end, begin, time, mass * np.exp(growth), halves, power, decay, drift, shift,
             radius, level, lost, FEW_TIMES if short else MANY_TIMES,
-            FEW_SHARES if short else MANY_SHARES, several, outputs, node,
-            force, sums,
+            FEW_SHARES if short else MANY_SHARES, several, outputs, node, force, sums,
         )  # fmt: skip
         last = not meets and end >= 1.0 - begin
         now = 1.0 if last else begin + end
