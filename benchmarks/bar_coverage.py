@@ -243,6 +243,34 @@ def many(quick):
                         yield "particles, given, many data", case, *found
 
 
+def many_dimensions(quick):
+    """The same of evenly spread points on spheres of 5 to 150 dimensions, of 10 data."""
+    for dim in (20,) if quick else (5, 7, 10, 20, 60, 150):
+        for activation in ("relu", "absolute-value", "squared-relu"):
+            kind = "particles" if activation == "squared-relu" else "characteristics"
+            for flow in ("wasserstein", "hellinger-kantorovich"):
+                for loss in ("square", "logistic"):
+                    case = {
+                        "data": {"source": "teacher", "n": 10, "dim": dim + 1, "units": 3}
+                        | {"classify": loss == "logistic"},
+                        "objective": {"activation": activation, "loss": loss},
+                        "domain": {"kind": "signed-sphere"},
+                        "flow": {"kind": flow},
+                        "method": {"kind": kind},
+                        "time": {"end": 1.0},
+                    }
+
+                    def solved(points, case=case, kind=kind, **options):
+                        one = hkflow.check(case, **{"method.particles": points})[1]
+                        return hkflow.solve(one, 1.0, kind=kind, **options)
+
+                    reference = solved(4000 if quick else 20000, tolerance=1e-7)
+                    for points in (500, 2000):
+                        for found in judged(solved(points), reference):
+                            name = f"S{dim} {activation} {flow} {loss} N={points}"
+                            yield f"{kind}, 5 to 150 dimensions", name, *found
+
+
 def table(rows):
     """Coverage and median width by row, and over all, as Markdown; the worst cases."""
     by = defaultdict(list)
@@ -268,7 +296,7 @@ def main():
     """Print the table."""
     quick = "--quick" in sys.argv
     rows = []
-    for source in (closed_forms, given, many, with_data, margins):
+    for source in (closed_forms, given, many, many_dimensions, with_data, margins):
         for row in source(quick):
             rows.append(row)
             if sys.stderr.isatty():

@@ -557,6 +557,26 @@ def test_evenly_spread_points_have_an_error_in_space_in_any_dimension(axes):
     assert bar.verdict != companions.EXACT
 
 
+@pytest.mark.parametrize("axes", [21, 200])
+def test_bars_of_points_in_many_dimensions_are_near_their_errors(axes):
+    """Which fall like n^-½: an order in their distance n^(-1/d) made bars too wide by d."""
+    case = {
+        "data": {"source": "teacher", "n": 10, "dim": axes, "units": 3},
+        "objective": {"activation": "relu", "loss": "square"},
+        "domain": {"kind": "signed-sphere"},
+        "flow": {"kind": "hellinger-kantorovich"},
+        "method": {"kind": "characteristics", "particles": 500},
+        "time": {"end": 1.0},
+    }
+    run, better = (
+        hkflow.solve(hkflow.check(case, **{"method.particles": n})[1], 1.0, kind="characteristics")
+        for n in (500, 8000)
+    )
+    bar = hkflow.error_bars(run).bars["predictions"].space[-1]
+    error = run.problem.objective.rms(run.predictions[-1] - better.predictions[-1])
+    assert error <= bar <= 10.0 * error
+
+
 def test_given_points_have_an_error_in_time_alone():
     problem = replace(on_circle(), mesh=None, initial=hkflow.PointMeasure([[1.0, 0.2], [0.0, 1.0]]))
     run = hkflow.solve(problem, 2.0, SAVES, kind="particles", tolerance=1e-3)

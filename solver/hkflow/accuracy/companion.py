@@ -34,6 +34,9 @@ from ..solving.solution import Memory, Solution
 ROUGH, CURVED, SMOOTH = (0.5, 1.0), (1.0, 1.5), (1.0, 2.0)
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
 LEAST = 8  # points or cells of a companion
+# In more dimensions n points are no more even than n draws: their errors fall like n^-½, as those
+# of second order do in as many
+EVEN = 4
 LONGER = 4.0  # so many times as long are the Brownian steps that tell errors of others
 EXPECTED = (HkflowError, ValueError, ArithmeticError, MemoryError)
 
@@ -43,8 +46,8 @@ MeshOf = Callable[[Meshes, int], Mesh]
 @dataclass(frozen=True, eq=False)
 class Companion:
     """A run to be made: problem, options of its method, the width of its cells or the distance of
-    its points in units of those of the run itself, what it is in words, and how many steps it may
-    take."""
+    its points (see `dim_of_errors`) in units of those of the run itself, what it is in words, and
+    how many steps it may take."""
 
     problem: Problem
     options: dict
@@ -85,6 +88,12 @@ def count_of(problem: Problem) -> int:
     """Cells, or points of one sign."""
     mesh, start = problem.mesh, cast(PointMeasure, problem.initial)
     return len(start) // len(problem.signs) if mesh is None else mesh.n_cells
+
+
+def dim_of_errors(problem: Problem) -> int:
+    """The d by which the number n of cells or points tells their width or distance n^(-1/d): that
+    of the sphere, of points at most EVEN."""
+    return problem.dim if problem.mesh is not None else min(problem.dim, EVEN)
 
 
 def other_method(problem: Problem) -> str:
@@ -182,7 +191,7 @@ def thinned(own: Companion, counts: set[int], mesh_of: MeshOf) -> dict[int, Comp
             options = options | {"noise_points": max(2, born)}
         points = count if one.mesh is not None else len(one.initial)
         words = f"{points} {'cells' if options['kind'] == 'grid' else 'points'}"
-        found[count] = Companion(one, options, share ** (-1.0 / one.dim), words)
+        found[count] = Companion(one, options, share ** (-1.0 / dim_of_errors(one)), words)
     return found
 
 
@@ -239,7 +248,7 @@ def batches_of(problem: Problem, options: dict) -> list[Companion]:
         Companion(
             replace(problem, mesh=None, initial=_part(start, part), exact=None),
             options | ({"seed": k} if random else {}),
-            (len(start) / count) ** (1.0 / problem.dim),
+            (len(start) / count) ** (1.0 / dim_of_errors(problem)),
             f"{count} points",
         )
         for k, part in enumerate(parts)

@@ -12,7 +12,14 @@ from ..geometry.mesh import Mesh
 from ..problem.problem import Problem
 from ..solving.result import Result
 from ..solving.solution import Solution
-from .companion import MeshOf, order_of_points, solved, steps_over_kinks, with_tolerance
+from .companion import (
+    MeshOf,
+    dim_of_errors,
+    order_of_points,
+    solved,
+    steps_over_kinks,
+    with_tolerance,
+)
 from .error_bars import Bar, ErrorBars
 from .estimate import (
     FACTOR,
@@ -221,7 +228,7 @@ def _bar(plan, name, others, of, over_kinks):
     if plan.coarse:
         spread = _extrapolated([own, *plan.coarse], of)
     elif plan.batches:
-        share = plan.batches[0].width ** -own.problem.dim
+        share = plan.batches[0].width ** -dim_of_errors(own.problem)
         spread = of_batches(values, of(plan.batches), share)
     space, order, verdict = spread.bar, spread.order, spread.verdict
     if others:
@@ -257,7 +264,7 @@ def _extrapolated(companions, results):
     if first.options["kind"] == "grid":
         return extrapolated(results(companions), widths, first.orders)
     order = order_of_points(first.problem, first.orders)
-    far = len(widths) > 2 and widths[1] ** first.problem.dim > FAR_FEWER
+    far = len(widths) > 2 and widths[1] ** dim_of_errors(first.problem) > FAR_FEWER
     safety = FAR if far else FACTOR
     return of_points(results(companions), widths, first.orders, order, safety)
 

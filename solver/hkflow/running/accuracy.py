@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from psutil import virtual_memory
 
-from ..accuracy.companion import Companion, order_of_points, orders_of, other_method, solved
+from ..accuracy.companion import (
+    Companion,
+    dim_of_errors,
+    order_of_points,
+    orders_of,
+    other_method,
+    solved,
+)
 from ..accuracy.companions import Watch, error_bars
 from ..accuracy.error_bars import ErrorBars
 from ..accuracy.plan import Rival
@@ -348,28 +355,30 @@ def _better(file, case, dim, size, run, bars, seconds, aim=AIM, rival=None):
     if np.isnan(total):
         return _choice(file, case, dim, o, 4 * size, tolerance, seconds)
     allowed = wanted if rival else wanted - min(in_time, IN_TIME * wanted)
-    order = expected_order(run, bars)
-    grows = (space / allowed) ** (dim / order) if space > EXACT else 0.0
+    power = expected_power(run, bars)
+    grows = (space / allowed) ** (1.0 / power) if space > EXACT else 0.0
     new = size_for(case.method.kind, dim, size * min(max(grows, 1.0), GROWTH))
-    left = wanted if rival else wanted - min(space * (size / new) ** (order / dim), allowed)
+    left = wanted if rival else wanted - min(space * (size / new) ** power, allowed)
     if in_time > left:  # how far a looser one would do is not known
         tolerance *= (left / in_time) ** (1.0 / TIME_ORDER)
     tolerance = max(tolerance, TIGHTEST)
     return _choice(file, case, dim, o, new, tolerance, seconds, size)
 
 
-def expected_order(run: Result, bars: ErrorBars) -> float:
-    """The order in the distance of points by which errors are expected to fall: of points that by
-    which their bars are told; of grids the observed one, at least the middle of those expected,
-    since a lower one has widened the bar already."""
+def expected_power(run: Result, bars: ErrorBars) -> float:
+    """The p of n^-p by which errors are expected to fall with the number n of cells or points: of
+    points that by which their bars are told; of grids by the observed order, at least the middle of
+    those expected, since a lower one has widened the bar already."""
     bar = bars.leading()
     if "random" in bar.verdict:
-        return 0.5 * run.problem.dim
+        return 0.5
+    dim = dim_of_errors(run.problem)
     band = orders_of(run.problem, run.method, run.options)
     if run.method != "grid":
-        return order_of_points(run.problem, band)
+        return order_of_points(run.problem, band) / dim
     unknown = np.isnan(bar.order) or "not in the asymptotic range" in bar.verdict
-    return 1.5 if unknown else float(np.clip(bar.order, float(np.mean(band)), 2.0))
+    order = 1.5 if unknown else float(np.clip(bar.order, float(np.mean(band)), 2.0))
+    return order / dim
 
 
 def _choice(file, case, dim, objective, wanted, tolerance, seconds, size=None):

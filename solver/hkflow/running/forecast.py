@@ -26,7 +26,7 @@ from ..solving.loop import Loop
 from ..solving.observer import Observer
 from ..solving.solve import save_times
 from ..solving.state import LoopState
-from .accuracy import coarse_run, expected_order, relative_error
+from .accuracy import coarse_run, expected_power, relative_error
 from .check import build_method
 from .progress import say
 
@@ -226,7 +226,7 @@ def _accuracy(file, case, problem, times, seconds):
     total, space, in_time = relative_error(run, bars)
     if total != total:
         return later
-    error = space * (size / own) ** (expected_order(run, bars) / dim) + in_time
+    error = space * (size / own) ** expected_power(run, bars) + in_time
     what = "predictions" if "predictions" in bars.bars else "moments"
     points = f"{size} {'cells' if kind == 'grid' else 'points for each sign'}"
     return f"{what} to about {error:.1g}, relative, by the error bars of a run with {points}."
