@@ -244,14 +244,14 @@ def many(quick):
 
 
 def many_dimensions(quick):
-    """The same of evenly spread points on spheres of 5 to 150 dimensions, of 10 data."""
+    """The same of evenly spread points on spheres of 5 to 150 dimensions, of 20 data."""
     for dim in (20,) if quick else (5, 7, 10, 20, 60, 150):
         for activation in ("relu", "absolute-value", "squared-relu"):
             kind = "particles" if activation == "squared-relu" else "characteristics"
             for flow in ("wasserstein", "hellinger-kantorovich"):
                 for loss in ("square", "logistic"):
                     case = {
-                        "data": {"source": "teacher", "n": 10, "dim": dim + 1, "units": 3}
+                        "data": {"source": "teacher", "n": 20, "dim": dim + 1, "units": 3}
                         | {"classify": loss == "logistic"},
                         "objective": {"activation": activation, "loss": loss},
                         "domain": {"kind": "signed-sphere"},
