@@ -86,6 +86,26 @@ def test_a_run_on_a_cached_mesh_draws_nothing_and_loads_no_optimiser():
     assert not loaded(code) & {"matplotlib", "rich", "typer"}
 
 
+@pytest.mark.parametrize("kind", ["particles", "network", "characteristics"])
+def test_a_run_in_many_dimensions_loads_no_statistics_and_no_integrator(kind):
+    """Which would take as long as the run."""
+    size = "units" if kind == "network" else "particles"
+    case = {
+        "data": {"source": "teacher", "n": 20, "dim": 5, "units": 2},
+        "objective": {"activation": "relu", "loss": "square"},
+        "domain": {"kind": "signed-sphere"},
+        "flow": {"kind": "hellinger-kantorovich"},
+        "method": {"kind": kind, size: 10},
+        "time": {"end": 0.01},
+    }
+    code = (
+        f"import hkflow, sys\nproblem = hkflow.check({case!r})[1]\nassert hkflow.solve(problem,"
+        f" 0.01, kind={kind!r}).finished\nassert not [m for m in ('stats', 'integrate',"
+        " 'optimize', 'fft') if f'scipy.{m}' in sys.modules]"
+    )
+    loaded(code)
+
+
 def test_a_run_and_its_pictures_load_the_parts_of_scipy_when_they_need_them():
     code = (
         "import sys, hkflow.running.run, hkflow.plots.kinds\nprint([m for m in sys.modules"

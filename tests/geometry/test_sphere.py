@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+from scipy.stats import qmc
 
-from hkflow.geometry.point_sets import quasi_uniform
+from hkflow.geometry.point_sets import halton, quasi_uniform
 from hkflow.geometry.sphere import distance, normalize, surface_area, triangle_area
 
 
@@ -47,3 +48,9 @@ def test_quasi_uniform_points_are_unit_vectors_without_a_preferred_direction(dim
     # of independent points about 1/√n
     assert np.linalg.norm(points.mean(axis=0)) < 1.1 / np.sqrt(n)
     assert np.array_equal(points, quasi_uniform(n, dim))
+
+
+@pytest.mark.parametrize("n, axes", [(1, 4), (1000, 4), (300, 101)])
+def test_a_halton_sequence_is_that_of_scipy(n, axes):
+    wanted = qmc.Halton(axes, rng=0).random(n)
+    assert halton(n, axes) == pytest.approx(wanted, rel=1e-15, abs=2e-16)

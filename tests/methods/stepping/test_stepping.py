@@ -2,8 +2,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
+from scipy.integrate import RK45, solve_ivp
 
+from hkflow.methods.stepping.embedded import PAIRS
 from hkflow.methods.stepping.tableaus import SSPRK1, SSPRK2, SSPRK3, Tableau
 from hkflow.solving.stepsize import StepControl, StepSize
 
@@ -81,3 +82,9 @@ def test_step_size_does_not_run_away_when_rounding_hides_the_error():
     size = StepSize(order=2, tolerance=1e-2, limit=0.5)
     assert size.learn(0.1, None) and size.limit == 0.5
     assert size.learn(0.5, None) and size.limit == pytest.approx(0.505)
+
+
+def test_dopri5_is_that_of_scipy():
+    pair = PAIRS["dopri5"]()
+    assert np.array_equal(pair.A[:, :5], RK45.A) and not pair.A[:, 5].any()
+    assert np.array_equal(pair.b, RK45.B) and np.array_equal(pair.estimates[0], RK45.E)

@@ -86,7 +86,7 @@ class OdeMethod(Method):
         tolerance = default_tolerance(problem.objective) if tolerance is None else tolerance
         check_positive(tolerance=tolerance)
         check_positive(max_step=max_step, finite=False)
-        self.pair = PAIRS[stepper]
+        self.pair = PAIRS[stepper]()
         needs_max_step(stepper, max_step)
         self.problem, self.flow = problem, problem.flow
         self.tolerance, self.max_step, self.order = tolerance, max_step, self.pair.error_order

@@ -1,10 +1,9 @@
 """Embedded Runge–Kutta pairs: a method and estimates of its own local error."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
-from scipy.integrate import DOP853, RK45
 
 from .tableaus import stability_limit
 
@@ -54,17 +53,34 @@ class EmbeddedPair:
         return stability_limit(self.A, self.b)
 
 
-def _square(A, stages):
-    out = np.zeros((stages, stages))
-    out[: A.shape[0], : A.shape[1]] = A
-    return out
+@cache
+def _euler():
+    return EmbeddedPair("euler", 1, np.zeros((1, 1)), np.ones(1), (), 1)
 
 
-PAIRS = {
-    pair.name: pair
-    for pair in (
-        EmbeddedPair("euler", 1, np.zeros((1, 1)), np.ones(1), (), 1),
-        EmbeddedPair("dopri5", 5, _square(RK45.A, 6), RK45.B, (RK45.E,), 5),
-        EmbeddedPair("dop853", 8, DOP853.A, DOP853.B, (DOP853.E5, DOP853.E3), 8),
+@cache
+def _dopri5():
+    """Dormand & Prince 1980."""
+    rows = (
+        (0, 0, 0, 0, 0, 0),
+        (1 / 5, 0, 0, 0, 0, 0),
+        (3 / 40, 9 / 40, 0, 0, 0, 0),
+        (44 / 45, -56 / 15, 32 / 9, 0, 0, 0),
+        (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729, 0, 0),
+        (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656, 0),
     )
-}
+    b = 35 / 384, 0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84
+    e = -71 / 57600, 0, 71 / 16695, -71 / 1920, 17253 / 339200, -22 / 525, 1 / 40
+    return EmbeddedPair("dopri5", 5, np.array(rows), np.array(b), (np.array(e),), 5)
+
+
+@cache
+def _dop853():
+    """Hairer, Nørsett & Wanner 1993, sec. II.5."""
+    from scipy.integrate import DOP853  # slow to load
+
+    return EmbeddedPair("dop853", 8, DOP853.A, DOP853.B, (DOP853.E5, DOP853.E3), 8)
+
+
+# by name, made when they are first asked for
+PAIRS = {"euler": _euler, "dopri5": _dopri5, "dop853": _dop853}
