@@ -283,6 +283,18 @@ def cut_faces(corners, counts, planes, normal, positive, ends, crossed):
         crossed[f] = found == 2
 
 
+@njit(cache=True)
+def triangles(hubs, ends, normal, areas):
+    """Areas (n,) of the triangles of hubs (n, 4) and edges (n, 2, 4), in the plane of a unit
+    normal."""
+    corners = np.empty((3, 4))
+    for e in range(len(areas)):
+        for axis in range(4):
+            corners[0, axis] = hubs[e, axis]
+            corners[1, axis], corners[2, axis] = ends[e, 0, axis], ends[e, 1, axis]
+        areas[e] = polygon_area(normal, corners, 3)
+
+
 def sections(cells: Integers, ends: Floats, normal: Floats) -> tuple[Integers, Floats, Floats]:
     """The polygons in which the great sphere normal·θ = 0 cuts cells.
 
@@ -294,11 +306,10 @@ def sections(cells: Integers, ends: Floats, normal: Floats) -> tuple[Integers, F
     hubs = np.zeros((len(found), 4))
     np.add.at(hubs, place, ends.sum(axis=1))
     hubs = normalize(hubs)
-    areas, triangles = np.zeros(len(found)), np.zeros(len(cells))
-    for e, (hub, pair) in enumerate(zip(hubs[place], ends, strict=True)):
-        triangles[e] = polygon_area(normal, np.stack([hub, *pair]), 3)
-    np.add.at(areas, place, triangles)
+    areas, parts = np.zeros(len(found)), np.zeros(len(cells))
+    triangles(hubs[place], ends, normal, parts)
+    np.add.at(areas, place, parts)
     middles = np.zeros_like(hubs)
-    parts = (triangles + NOTHING)[:, None] * normalize(hubs[place] + ends.sum(axis=1))
+    parts = (parts + NOTHING)[:, None] * normalize(hubs[place] + ends.sum(axis=1))
     np.add.at(middles, place, parts)
     return found, areas, normalize(middles)

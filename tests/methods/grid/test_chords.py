@@ -4,24 +4,26 @@ import numpy as np
 import pytest
 
 import hkflow
+from hkflow.geometry.hypersphere import hypersphere_mesh
 from hkflow.geometry.sphere import normalize
 from hkflow.methods.grid.chords import cut_mesh
 
 MESHES = {"circle": hkflow.circle_mesh(23), "sphere": hkflow.geodesic_mesh(2)}
 POINTS = 4000  # on a face
+WHOLE = {1: 2.0, 2: 2.0 * np.pi, 3: 4.0 * np.pi}  # size of a great sphere of S^d
 
 
 def normals(mesh, n=4):
     return normalize(np.random.default_rng(3).normal(size=(n, mesh.dim + 1)))
 
 
-@pytest.mark.parametrize("mesh", MESHES.values(), ids=MESHES)
-def test_chords_of_a_kink_make_its_whole_great_sphere(mesh):
+@pytest.mark.parametrize("name", [*MESHES, "hypersphere"])
+def test_chords_of_a_kink_make_its_whole_great_sphere(name):
+    mesh = MESHES[name] if name in MESHES else hypersphere_mesh(2)
     n = normals(mesh)
     chords, _ = cut_mesh(mesh, n)
     length = chords.per_volume * mesh.volumes[chords.cell]
-    whole = 2.0 * np.pi if mesh.dim == 2 else 2.0
-    np.testing.assert_allclose(np.bincount(chords.kink, length), whole, rtol=1e-12)
+    np.testing.assert_allclose(np.bincount(chords.kink, length), WHOLE[mesh.dim], rtol=1e-12)
     assert np.abs(np.sum(chords.middles * n[chords.kink], axis=1)).max() <= 1e-15
     assert (np.argmax(chords.middles @ mesh.centers.T, axis=1) == chords.cell).all()
     assert (np.diff(chords.starts) == np.bincount(chords.cell, minlength=mesh.n_cells)).all()
