@@ -55,7 +55,7 @@ def page_data(runs: Sequence[Result]) -> tuple[str, str]:
             blocks.append(content)
         table.append(facts | {"arrays": rows})
     text = json.dumps(table, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c"), b64encode(zlib.compress(b"".join(blocks), 9)).decode()
+    return text.replace("<", "\\u003c"), b64encode(zlib.compress(b"".join(blocks))).decode()
 
 
 def _encoded(array):
