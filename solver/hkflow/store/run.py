@@ -546,7 +546,7 @@ def check_state(state: dict, case: Any, sizes: Mapping[str, int]) -> None:
     if len(given) not in (0, len(ATOM_ARRAYS)):
         raise ValueError(f"'{min(ATOM_ARRAYS - given)}' is missing beside '{min(given)}'")
     cells = values.get("atom_cells", NOTHING)
-    if not np.isin(cells, np.arange(sizes.get("cell") or 0)).all():
+    if ((cells != np.floor(cells)) | (cells < 0.0) | (cells >= (sizes.get("cell") or 0))).any():
         raise ValueError(f"'atom_cells' are not all whole numbers below {sizes.get('cell')}")
     if (values.get("atom_weights", NOTHING) < 0.0).any():
         raise ValueError("'atom_weights' are negative")
