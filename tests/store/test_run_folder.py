@@ -21,6 +21,7 @@ from hkflow.files.writing import checksum
 from hkflow.running import beside
 from hkflow.solving.observer import Observer
 from hkflow.solving.state import LoopState
+from hkflow.store import run as store_run
 from hkflow.store import run_folder
 from hkflow.store.results import pack
 
@@ -714,6 +715,24 @@ def test_saves_that_come_fast_share_files(case, tmp_path, monkeypatch):
     state = together.state_at(3)
     state["density"][:] = 0.0  # of the caller
     assert together.state_at(3)["density"].any()
+
+
+def test_saves_of_a_results_file_are_read_many_at_a_time(case, tmp_path, monkeypatch):
+    whole = hkflow.run(case, output=tmp_path / "run", **{"time.saves": 40})
+    packed, opened = hkflow.load(whole.path / "results.h5"), []
+    real = store_run.open_hdf5
+    monkeypatch.setattr(store_run, "open_hdf5", lambda path: opened.append(path) or real(path))
+    for save in range(40):
+        assert np.array_equal(packed.state_at(save)["density"], whole.state_at(save)["density"])
+    assert len(opened) == 1
+    packed.state_at(3)["density"][:] = 0.0  # of the caller
+    assert packed.state_at(3)["density"].any()
+    monkeypatch.setattr(store_run, "TOGETHER", 30_000)  # a few saves
+    few = hkflow.load(whole.path / "results.h5")
+    opened.clear()
+    for save in range(-1, 39):
+        assert np.array_equal(few.state_at(save)["density"], whole.state_at(save)["density"])
+    assert 3 < len(opened) < 21
 
 
 def test_numbers_of_particles_that_grow_do_not_share_a_file(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from itertools import chain
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ HEADER = {
     "commit": str | None,
 }
 KEPT = 2**26  # bytes of snapshots that a Run keeps in memory, or one file of them
+TOGETHER = 2**18  # bytes of states that are read at a time from a results.h5, or one state
 NOTHING = np.zeros(0)
 ENDING = {"status": str, "finished": bool}  # of status.json
 
@@ -633,8 +635,12 @@ def _load_results(path):
             {"log_scale": ("time",)} if "log_scale" in file else {}
         )
         series = {"log_scale": np.zeros(file["time"].shape)} | read_arrays(file, wanted, sizes)
+        rows = _saves_together(file)
+        # those who look at one save often look at the next
+        block = lru_cache(2)(partial(_read_states, path, rows))
         series["states"] = [
-            lambda k=k: _read_state(path, k, case, sizes) for k in range(sizes["time"])
+            partial(_state_of_block, path, block, rows, k, case, sizes)
+            for k in range(sizes["time"])
         ]
         for name, dimensions in STATE_ARRAYS.items():
             if name in file:
@@ -643,13 +649,27 @@ def _load_results(path):
         return Run(path, header, static, series, records, _end_of(file))
 
 
-def _read_state(path, save, case, sizes):
-    """What a results file keeps of a state: all that makes the measure, not what only resuming
-    needs."""
-    with _reading(path), open_hdf5(path) as file:
-        state = {name: read(find(file, name), save) for name in STATE_ARRAYS if name in file}
-        if "count" in file:
-            count = int(read(find(file, "count"), save))
+def _saves_together(file):
+    """How many saves of a results file are read at a time."""
+    found = [file[name] for name in STATE_ARRAYS if name in file]
+    return max(1, TOGETHER // (1 + sum(a.dtype.itemsize * prod(a.shape[1:]) for a in found)))
+
+
+def _read_states(path, rows, block):
+    """What a results file keeps of the states of so many saves, one after the other: all that makes
+    the measure, not what only resuming needs; arrays (save, …)."""
+    with open_hdf5(path) as file:
+        names, saves = [*STATE_ARRAYS, "count"], slice(block * rows, (block + 1) * rows)
+        return {name: read(find(file, name), saves) for name in names if name in file}
+
+
+def _state_of_block(path, read_block, rows, save, case, sizes):
+    """The state at a save of a results file, a copy."""
+    block, row = divmod(save, rows)
+    with _reading(path):
+        state = {name: array[row].copy() for name, array in read_block(block).items()}
+        if "count" in state:
+            count = int(state.pop("count"))
             state = {
                 name: array[:count] if STATE_ARRAYS[name][:1] in COUNTED else array
                 for name, array in state.items()
