@@ -717,6 +717,19 @@ def test_saves_that_come_fast_share_files(case, tmp_path, monkeypatch):
     assert together.state_at(3)["density"].any()
 
 
+def test_packing_reads_what_is_too_much_to_keep_once(case, tmp_path, monkeypatch):
+    run, opened = hkflow.run(case, output=tmp_path / "run", **{"time.saves": 40}), []
+    real = store_run.read_snapshots
+    monkeypatch.setattr(store_run, "KEPT", 1)
+    monkeypatch.setattr(store_run, "read_snapshots", lambda p: opened.append(p) or real(p))
+    whole = hkflow.load(run.path)
+    assert len(opened) == len(snapshots_of(run.path)) == 40
+    packed = hkflow.load(pack(run.path, whole))
+    assert len(opened) < 90
+    for save in (0, 17, -1):
+        assert np.array_equal(packed.cell_density_at(save), run.cell_density_at(save))
+
+
 def test_saves_of_a_results_file_are_read_many_at_a_time(case, tmp_path, monkeypatch):
     whole = hkflow.run(case, output=tmp_path / "run", **{"time.saves": 40})
     packed, opened = hkflow.load(whole.path / "results.h5"), []

@@ -79,6 +79,10 @@ class Result:
         """The method's state at one save: arrays and numbers by name."""
         raise NotImplementedError
 
+    def shapes_at(self, save: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of what is in the state at one save, () of a number."""
+        return {name: np.shape(value) for name, value in self.state_at(save).items()}
+
     @property
     def status(self) -> str:
         """How the run ended, one sentence."""

@@ -197,7 +197,7 @@ def state_shapes(run: Result) -> tuple[dict[str, tuple], list[int]]:
     if it has any."""
     saves = len(run.time)
     shapes = [
-        {name: np.shape(value) for name, value in run.state_at(k).items() if name in STATE_ARRAYS}
+        {name: shape for name, shape in run.shapes_at(k).items() if name in STATE_ARRAYS}
         for k in range(saves)
     ]
     widest = {

@@ -143,6 +143,7 @@ class Run(Result):
         self.time, self.log_scale = series["time"], series["log_scale"]
         self.scaled_predictions, self._states = series["predictions"], series["states"]
         self._starts = self._states or series.get("checkpoints", [])
+        self._shapes = series.get("shapes")
 
     @property
     def path(self) -> Path:  # type: ignore[override]
@@ -160,6 +161,10 @@ class Run(Result):
     def state_at(self, save: int) -> dict:
         """The method's state at one save, read when asked for."""
         return self._states[save]()
+
+    def shapes_at(self, save: int) -> dict[str, tuple[int, ...]]:
+        """As of every Result; of a run folder they are known without reading a state again."""
+        return self._shapes[save] if self._shapes else super().shapes_at(save)
 
     @cached_property
     def history(self) -> History | None:
@@ -407,6 +412,7 @@ def _load_folder(folder):
     with _reading(folder / "problem.h5"), open_hdf5(folder / "problem.h5") as file:
         static, sizes = _read_static(file, case)
     states, checkpoints, times, scales, predictions, metas, damaged = ([] for _ in range(7))
+    shapes: list[dict] = [{}]  # one for all saves where they are alike
     kept, paths = None, snapshot_paths(folder)
     # many saves are in one file, and all are asked for more than once
     again = _Snapshots(max(1, KEPT // _largest(paths)))
@@ -432,6 +438,8 @@ def _load_folder(folder):
                 times.append(meta["clock"]["time"])
                 scales.append(state.get("log_scale", 0.0))
                 predictions.append(prediction)
+                found = {name: np.shape(value) for name, value in state.items()}
+                shapes.append(shapes[-1] if found == shapes[-1] else found)
     series = {
         "time": np.array(times),
         "log_scale": np.array(scales, dtype=float),
@@ -439,6 +447,7 @@ def _load_folder(folder):
             len(times), *(sizes[name] for name in ("datum", "class") if name in sizes)
         ),
         "states": states,
+        "shapes": shapes[1:],
         "checkpoints": checkpoints,
         "missing": missing_saves(folder, metas, damaged) or _damaged(folder, damaged),
     }
