@@ -152,13 +152,13 @@ def longest_wait(companion: Companion) -> float:
     return float(made.noise_interval) if companion.problem.flow.noise > 0.0 else 0.0
 
 
-def with_tolerance(companion: Companion, factor: float) -> list[Companion]:
+def with_tolerance(companion: Companion, factor: float, few: bool = False) -> list[Companion]:
     """It again with another tolerance, if a tolerance governs its steps, or with Brownian steps, of
     first order, LONGER times as long, or as short.
 
     Noise that is put on points at intervals errs like their square, whatever the tolerance: they
     change so that this falls like tolerance^½, and by more where they become longer, which saves
-    cut.
+    cut, or are few: the square is not seen yet.
     """
     made: Any = make_method(companion.problem, **companion.options)
     if made.fixed_steps and companion.problem.objective.entropy > 0.0:
@@ -171,7 +171,8 @@ def with_tolerance(companion: Companion, factor: float) -> list[Companion]:
     words = f"{companion.words} with tolerance {tolerance:.2g}"
     options = companion.options | {"tolerance": tolerance}
     if companion.problem.flow.noise > 0.0 and hasattr(made, "noise_interval"):
-        options["noise_interval"] = factor ** (0.5 if factor > 1.0 else 0.25) * made.noise_interval
+        power = 0.5 if few or factor > 1.0 else 0.25
+        options["noise_interval"] = factor**power * made.noise_interval
     return [replace(companion, options=options, words=words)]
 
 

@@ -44,6 +44,7 @@ INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER, PART = 1000, 300, 1000, 64
 # the independent method
 TIGHTER, LOOSER = {True: 0.25, False: 0.1}, 10.0
 MORE_STEPS, FEW_STEPS = 2.0, 1000  # times a network's steps, and steps, that companions may take
+FEW_INTERVALS = 8  # of noise in a run
 SAVES = 21  # of companions at most, the first and the last of the run's and others between
 
 
@@ -110,7 +111,8 @@ def planned(
     steps = run.end.get("steps", np.inf) if run.method == "network" else np.inf
     own = Companion(problem, options_of(run), 1.0, "the same", max(MORE_STEPS * steps, FEW_STEPS))
     own = cut_short(own, times)
-    longer = LONGER * longest_wait(own)
+    wait = longest_wait(own)
+    longer, few = LONGER * wait, FEW_INTERVALS * wait > times[-1]
     saves = _saves(times, longer)
     before = [one for one in known if times_fit(one, times, saves)]
     counts = [] if drawn else _counts(own, before, anyway)
@@ -136,13 +138,13 @@ def planned(
     if fewer and not _moves_at_random(run):
         last = fewer[-1]
         ratio = TIGHTER[run.method == "grid"]
-        tight = with_tolerance(last, ratio)
+        tight = with_tolerance(last, ratio, few)
         pair = [last, *tight] if tight else []
         if run.method != "grid":
             coarse = [_or_looser(one, before) for one in coarse]
     else:
         ratio = TIGHTER[False] if longer > times[-1] else LOOSER  # nothing is longer than the run
-        other = with_tolerance(own, ratio)
+        other = with_tolerance(own, ratio, few)
         pair = [own, *other] if other else []
     pairs = zip(others, (1.0, LOOSER), strict=False)
     apart = [by_another(thinner[count], kind, count, factor) for count, factor in pairs]

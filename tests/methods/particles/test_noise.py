@@ -63,6 +63,17 @@ def test_deaths_and_births_have_the_grid_as_their_mean(problem, wanted):
     assert np.abs(without.predictions[-1] - wanted).max() > 10 * deviation.max()
 
 
+def test_random_noise_errs_by_its_interval_as_deterministic_noise_does():
+    """Without decay between the renewals it erred 33 times as much: by 0.026 here, where the runs
+    scatter by 0.0025."""
+    exact = hkflow.MomentFlow([1.0, 0.3], 1.5, hkflow.Flow(1.0, 4.0, 0.5))
+    mesh = hkflow.circle_mesh(100_000)
+    problem = hkflow.Problem(mesh, exact.objective(), exact.flow)
+    s = hkflow.solve(problem, 2.0, 2, kind="particles", noise="random", noise_interval=0.4)
+    wanted = exact.mass_and_moment(2.0)[1] * exact.direction
+    assert np.abs(s.predictions[-1] / wanted - 1.0).max() < 0.01
+
+
 def test_random_noise_scatters_like_one_over_root_m():
     obj, scatter, counts = objective(1, "squared-relu", 30, 5), [], (50, 200, 800)
     for n in counts:

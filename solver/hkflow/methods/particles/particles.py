@@ -49,12 +49,13 @@ class Particles(PointMethod, OdeMethod):
         by the energy and mass budgets, relative to what J exchanges in the time in which it acts.
         auto takes them where stability keeps explicit steps short, at most 2048 data lead, and it
         does not step over kinks
-    noise : how U is injected when σ > 0. "deterministic": all weights decay at rate σ, and in the
-        middle of every interval mass is put on a fixed quasi-uniform set, 2 sinh(σ·interval/2),
-        which noise alone would give, times the mass if the flow keeps it; these particles then move
-        with the others: their number grows. "random": there, every particle dies with probability
-        1 − e^{−σ·interval} and is born again uniform with weight 1/n, or an even share of what died
-        if the flow keeps its mass
+    noise : how U is injected when σ > 0: all weights decay at rate σ, and noise acts in the middle
+        of every interval. "deterministic": mass is put on a fixed quasi-uniform set,
+        2 sinh(σ·interval/2), which noise alone would give, times the mass if the flow keeps it;
+        these particles then move with the others: their number grows. "random": every particle
+        dies with probability 1 − e^{−σ·interval} and is born again uniform with weight 1/n, or an
+        even share of what died if the flow keeps its mass; the weights of all are those that they
+        had without decay, so that the mean is what deterministic noise gives
     noise_points : size of that quasi-uniform set;  noise_interval : the longest interval, 0.05 if
         not given, or 1/(2σ) where that is shorter; saves end intervals
     seed : of the random noise and of Brownian steps
@@ -217,18 +218,18 @@ class Particles(PointMethod, OdeMethod):
         self._set(e)
         self.objective.value(self.weights, self.log_scale)
         e.loss_gradient[:] = self.objective.loss_gradient
-        self._drive(e, self._sigma)
+        self._drive(e)
         self.set_clock(e)
 
     def _complete(self, e):
-        self._drive(e, self._sigma)
+        self._drive(e)
         readable = e.mass >= SMALLEST
         e.log_mass = float(
             self.log_scale + np.log(e.mass) if readable else np.logaddexp.reduce(e.log_weights)
         )
         self.set_clock(e)
 
-    def _drive(self, e, sigma):
+    def _drive(self, e):
         """Velocities, growth rates, integrals and budgets that the loss gradients of e make, at
         points and weights just set."""
         flow, growth = self.flow, e.growth
@@ -236,7 +237,7 @@ class Particles(PointMethod, OdeMethod):
         self.objective.drive(e.loss_gradient)
         e.mass, first, second, steep, e.mobility_mass = kernels.particle_rates(
             e.points, self.weights, self.signs, self.objective.slopes,
-            self.objective.gradient, flow.transport, flow.reaction, sigma,
+            self.objective.gradient, flow.transport, flow.reaction, flow.noise,
             self.problem.objective.weight_decay, flow.depth, e.velocities, growth,
             self.scratch, self.sums,
         )  # fmt: skip
@@ -244,14 +245,14 @@ class Particles(PointMethod, OdeMethod):
         if flow.depth != 2.0:
             square = np.add.reduce(growth**2) / self.n
             e.rms_potential = sqrt(square) / flow.reaction if flow.reaction > 0.0 else 0.0
-        shift = self._exchange(e.rates, sigma, e.mass, first, second, flow.transport * steep)
+        shift = self._exchange(e.rates, e.mass, first, second, flow.transport * steep)
         if shift != 0.0:
             growth += flow.reaction * shift
 
-    def _exchange(self, rates, sigma, mass, first, second, transport=0.0):
+    def _exchange(self, rates, mass, first, second, transport=0.0):
         """Set rates to what these integrals exchange, of J and J² over m(ν), and α∫|∇J|² dν;
         returns what reaction takes J relative to."""
-        beta = self.flow.reaction
+        beta, sigma = self.flow.reaction, self.flow.noise
         shift = first / mass if self.flow.keeps_mass and mass > 0.0 else 0.0
         reaction, lost = -beta * (second - shift * first), -sigma * first
         rates.set(
@@ -392,7 +393,7 @@ class Particles(PointMethod, OdeMethod):
         """Move all particles from an evaluation, to the nodes; returns the sums of `Sliding`."""
         self.evaluations += 1
         flow = self.flow
-        rates = flow.transport, flow.reaction, self._sigma, self.problem.objective.weight_decay
+        rates = flow.transport, flow.reaction, flow.noise, self.problem.objective.weight_decay
         start, drive = self.points(begin), (loss_gradient, np.atleast_1d(shift))
         return self.sliding(
             start, self.signs, drive, rates, time, self.log_scale, NODES[1:], self.at_nodes, beside
@@ -414,12 +415,12 @@ class Particles(PointMethod, OdeMethod):
         masses = [self._mass(logs) for logs in (begin.log_weights, *self.at_nodes[1])]
         logs = waveform.THROUGH_ALL @ np.log(masses)
         lost = -logs[1:] * np.arange(1, len(NODES)) / time
-        lost[0] -= self._sigma
+        lost[0] -= self.flow.noise
         return lost / self.flow.reaction if self.flow.reaction > 0.0 else np.zeros(1)
 
     def _finish(self, begin, after, sums, time, step):
         """Put particles where the last sweep ended, and what was exchanged into the step."""
-        flow, sigma = self.flow, self._sigma
+        flow, sigma = self.flow, self.flow.noise
         positions, log_weights = self.points(after)
         positions[:], log_weights[:] = self.at_nodes[0][-1], self.at_nodes[1][-1]
         mass, later = (self._mass(logs) for logs in (begin.log_weights, log_weights))
@@ -438,11 +439,6 @@ class Particles(PointMethod, OdeMethod):
             mass_exchanged=flow.reaction * sums["exchange"] + sigma * sums["mass"],
         )
 
-    @property
-    def _sigma(self):
-        """The rate at which masses decay."""
-        return self.flow.noise if self.noise == "deterministic" else 0.0
-
     def frozen(
         self, begin: Evaluation, after: Evaluation, loss_gradient: Floats, tau: float, step: Step
     ) -> Floats:
@@ -458,13 +454,12 @@ class Particles(PointMethod, OdeMethod):
         elif self.flow.transport == 0.0:
             self._grow(begin, after, loss_gradient, tau, step)
         else:
-            sigma = self._sigma
             begin.loss_gradient[:] = after.loss_gradient[:] = loss_gradient
             self._set(begin)
-            self._drive(begin, sigma)
+            self._drive(begin)
             self.combine(begin, begin.rate[None], ONE, 0.5 * tau, after)
             self._set(after)
-            self._drive(after, sigma)
+            self._drive(after)
             step.budget.integrate(tau, after.rates)
             self.combine(begin, after.rate[None], ONE, tau, after)
             self._set(after)
@@ -474,18 +469,18 @@ class Particles(PointMethod, OdeMethod):
 
     def _grow(self, begin, after, loss_gradient, tau, step):
         """Weights of particles that stay, after a time tau with J frozen."""
-        flow, objective, sigma = self.flow, self.objective, self._sigma
+        flow, objective = self.flow, self.objective
         self.evaluations += 1
         objective.operator.points[:] = begin.points
         objective.drive(loss_gradient)
         after.y[:] = begin.y
         ends = kernels.frozen_weights(
             begin.log_weights, self.signs, objective.slopes, self.log_scale, tau, flow.reaction,
-            sigma, self.problem.objective.weight_decay, flow.depth, flow.keeps_mass,
+            flow.noise, self.problem.objective.weight_decay, flow.depth, flow.keeps_mass,
             begin.points.shape[2], after.growth, after.log_weights, self.weights, self.end_sums,
         )  # fmt: skip
         for e, sums in zip((begin, after), ends, strict=True):
-            self._exchange(e.rates, sigma, *sums)
+            self._exchange(e.rates, *sums)
         step.budget.values += 0.5 * tau * (begin.rates.values + after.rates.values)
 
     # --- noise
@@ -575,20 +570,21 @@ class Particles(PointMethod, OdeMethod):
 
     def _renew(self, e):
         """Start from the particles of e, of which some die and are born again uniform with weight
-        1/n, or with what they had together, shared evenly, where the mass stays; returns the mass
-        gained."""
-        positions, log_weights = unblocked(e.points, self.n).copy(), e.log_weights.copy()
-        dead = np.flatnonzero(
-            self.random.random(self.n) < -np.expm1(-self.flow.noise * self.interval)
-        )
+        1/n, or with what they had together, shared evenly, where the mass stays. Survivors stand
+        for the dead: the weights of all grow by what decays in an interval, of the born by what
+        decays in its second half. Returns the mass gained."""
+        decay, log_weights = self.flow.noise * self.interval, e.log_weights
+        before = np.exp(log_weights - self.log_scale).sum()
+        positions, log_weights = unblocked(e.points, self.n).copy(), log_weights + decay
+        dead = np.flatnonzero(self.random.random(self.n) < -np.expm1(-decay))
         positions[dead] = random_uniform(self.random, len(dead), self.problem.dim)
-        lost, each, signs = log_weights[dead], -np.log(self.n), self.signs.copy()
+        each, signs = 0.5 * decay - np.log(self.n), self.signs.copy()
         if self.flow.keeps_mass and len(dead):
-            each = np.logaddexp.reduce(lost) - np.log(len(dead))
+            each = np.logaddexp.reduce(log_weights[dead]) - np.log(len(dead))
         log_weights[dead] = each
         signs[dead] = self.random.choice(np.array(self.problem.signs, dtype=float), size=len(dead))
         self._place(positions, signs, log_weights)
-        return len(dead) * np.exp(each - self.log_scale) - np.exp(lost - self.log_scale).sum()
+        return np.exp(log_weights - self.log_scale).sum() - before
 
 
 def _kinks(problem, some=None):
