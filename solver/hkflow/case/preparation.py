@@ -283,7 +283,8 @@ def raw_table(
         cells = columns.named[name]
         others = cells[rows[wrong]]
         remedy = number_remedy(set(map(str, others.tolist())))
-        texts = not remedy and cells.dtype.kind not in FAULTY and _have_hashes(others)
+        infinite = wrong and np.isinf(found[wrong]).all()
+        texts = not (remedy or infinite or cells.dtype.kind in FAULTY) and _have_hashes(others)
         if texts and wrong and len(wrong) + len(_gaps(found, wrong)) == len(rows):
             found, wrong = _texts(cells[rows]), []
             _check_categories(name, found, faults)
@@ -399,7 +400,8 @@ def _targets(table, columns, label, faults, notes, classes=None, known=True):
         targets, wrong = numbers(cells, columns.comma)
         gaps = _gaps(targets, wrong)
         remedy = number_remedy(set(map(str, cells[wrong].tolist())))
-        if wrong and not remedy and len(wrong) + len(gaps) == len(cells):
+        infinite = wrong and np.isinf(targets[wrong]).all()
+        if wrong and not (remedy or infinite) and len(wrong) + len(gaps) == len(cells):
             found = sorted({str(cell).strip() for cell in cells[wrong]})
             shown = ", ".join(map(printable, found[:MAX_CATEGORIES]))
             faults.column(

@@ -151,6 +151,8 @@ def test_what_does_not_go_with_it():
         hkflow.solve(problem(2, 10, 0.3), 1.0, **solved_by)
     with pytest.raises(ValueError, match="are explicit: leave out imex = 'implicit'"):
         hkflow.Particles(problem(1, 10, 0.1), max_step=0.1, imex="implicit")
+    with pytest.raises(ValueError, match="No 'tolerance' governs Brownian steps"):
+        hkflow.Particles(problem(1, 10, 0.1), max_step=0.1, tolerance=1e-6)
     with pytest.raises(ValueError, match="Brownian steps: give their length, 'max_step'"):
         hkflow.solve(problem(2, 10, 0.3), 1.0, kind="particles")
 

@@ -38,8 +38,8 @@ class Particles(PointMethod, OdeMethod):
         (ReLU, joint ReLU, a ridge linear between its kinks) that move: it locates events, crosses
         kinks and slides along them (waveform.py). auto is sliding where there are kinks, fewer than
         1000 (of several outputs at most 1e-4/tolerance), else dopri5. With entropy τ it is euler,
-        by Brownian steps (see brownian.py); F is then recorded without τ∫ν log ν, which particles
-        do not know
+        by Brownian steps (see brownian.py), which no tolerance governs; F is then recorded without
+        τ∫ν log ν, which particles do not know
     tolerance : largest local error of a step, root mean square over positions and log weights, of
         sliding over predictions, relative to them or the targets, and where energies act beside the
         data the larger of both; 1e-10 makes a reference. If not given, that of `default_tolerance`,
@@ -80,7 +80,7 @@ class Particles(PointMethod, OdeMethod):
             )
         self.temperature = problem.objective.entropy
         if self.temperature > 0.0:
-            _check_brownian(problem, stepper, max_step, imex)
+            _check_brownian(problem, stepper, tolerance, max_step, imex)
             stepper, imex, self.keeps_budgets = "euler", "explicit", False
         objective = problem.objective
         usual, outputs = default_tolerance(objective), objective.feature.outputs
@@ -606,7 +606,7 @@ def _has_many(problem, many):
     return False
 
 
-def _check_brownian(problem, stepper, max_step, imex):
+def _check_brownian(problem, stepper, tolerance, max_step, imex):
     """Raise ValueError for what does not go with Brownian steps."""
     if np.isinf(max_step):
         raise ValueError(
@@ -616,6 +616,10 @@ def _check_brownian(problem, stepper, max_step, imex):
         raise ValueError(
             "Entropy makes particles move by Brownian steps of the stepper 'euler', got"
             f" '{stepper}'."
+        )
+    if tolerance is not None:
+        raise ValueError(
+            "No 'tolerance' governs Brownian steps of particles, only 'max_step': leave it out."
         )
     if imex == "implicit":
         raise ValueError("Brownian steps of particles are explicit: leave out imex = 'implicit'.")
