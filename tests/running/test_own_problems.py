@@ -360,6 +360,13 @@ def test_a_run_folder_shows_what_it_holds_where_the_activation_is_not(source, tm
     assert len(hkflow.export(run, "csv", "vtk")) == 4
     done = CliRunner().invoke(app, ["info", str(tmp_path / "run")])
     assert done.exit_code == 0 and "objective:" in done.output
+    for command in ("plot", "report", "view"):  # the maps were all that they left out, and stopped
+        done = CliRunner().invoke(app, [command, str(tmp_path / "run")])
+        assert done.exit_code == 0, done.output
+        said = f"Without maps of predictions: {tmp_path / 'run'}: 'units:soft': the module"
+        assert done.output.count(said) == 1
+    with pytest.raises(hkflow.CaseError, match="this run has lost its activation"):
+        plots.draw("decision", run)
     with pytest.raises(hkflow.CaseError, match="'units:soft': the module 'units' cannot be impo"):
         run.predict(run.inputs)
 

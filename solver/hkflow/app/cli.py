@@ -316,6 +316,15 @@ def plot(
     with styled(style):
         picture = write(name, one, output, save, under, wide, of or ())
     typer.echo(f"picture:          {picture}")
+    if name == "overview":
+        _say_what_is_lost(one)
+
+
+def _say_what_is_lost(*runs):
+    """Say which runs' maps of predictions are left out, and why."""
+    for run in runs:
+        if run.lost_feature:
+            typer.echo(f"Without maps of predictions: {run.lost_feature}", err=True)
 
 
 def _may_be_a_run(word):
@@ -424,10 +433,12 @@ def report(
 ) -> None:
     """Write one HTML page on runs that needs nothing else: status, numbers, pictures, case,
     versions."""
+    from ..store.run import load
     from .report import write_report
 
-    file = output or _beside(paths) / "report.html"
-    typer.echo(f"report:           {write_report(paths, file, interactive)}")
+    file, runs = output or _beside(paths) / "report.html", [load(path) for path in paths]
+    typer.echo(f"report:           {write_report(runs, file, interactive)}")
+    _say_what_is_lost(*runs)
 
 
 def _beside(paths):
@@ -454,10 +465,12 @@ def view(
 ) -> None:
     """Write one HTML page that turns, plays and answers, and needs no network: the measure, what it
     predicts and the records at every save."""
+    from ..store.run import load
     from ..view.page import page
 
-    file = output or _beside(paths) / "view.html"
-    typer.echo(f"page:             {page(*paths).write(file)}")
+    file, runs = output or _beside(paths) / "view.html", [load(path) for path in paths]
+    typer.echo(f"page:             {page(*runs).write(file)}")
+    _say_what_is_lost(*runs)
     if show:
         import webbrowser
 

@@ -182,6 +182,12 @@ class StoredFeature(Table):
             name=feature.name, degree=feature.degree, kinks=list(feature.kinks) or None, **functions
         )
 
+    def check(self, where: str) -> None:
+        """Raise CaseError if a function cannot be imported or is not what it was."""
+        for function in (self.ridge, self.matrix, self.pullback):
+            if function is not None:
+                function.load(where)
+
     def built(self, where: str) -> Feature:
         """The Feature, whose functions are imported when they are first called."""
         if self.ridge is not None:

@@ -32,10 +32,14 @@ def draw_predictions(ax: Axes, run: Result, save: int = -1, shared: Sequence[int
     is beyond numbers.
 
     With more inputs a histogram for each class, or the predictions against the targets of a
-    regression. A population has no data: then the map shows the directions of the teacher's units,
-    and the targets are those of fresh inputs. Of several outputs the map shows the classes.
+    regression; so if the feature is lost. A population has no data: then the map shows the
+    directions of the teacher's units, and the targets are those of fresh inputs. Of several outputs
+    the map shows the classes.
     shared : saves that have axes and colours in common with this one
     """
+    if run.lost_feature:
+        draw_against_targets(ax, run, save, shared)
+        return
     if _has_classes(run) and run.inputs.shape[1] == 2:
         draw_run(ax, run, save)
         return

@@ -82,7 +82,7 @@ def _many_inputs(run):
     if reason := _predicts_nothing(run):
         return reason
     count = run.inputs.shape[1]
-    return f"has {count} inputs" if count > 2 else ""
+    return f"has {count} inputs" if count > 2 else slices.has_lost(run)
 
 
 def _draw_particles(figure, run, save=-1, shared=None, under=None):

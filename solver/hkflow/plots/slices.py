@@ -44,7 +44,12 @@ def unfit_for_planes(run: Result) -> str:
     if not run.predicts:
         return "has no data to predict"
     count = run.inputs.shape[1]
-    return "" if count == 3 else f"has {count} input{'s' * (count != 1)}"
+    return has_lost(run) if count == 3 else f"has {count} input{'s' * (count != 1)}"
+
+
+def has_lost(run: Result) -> str:
+    """That a run's feature is lost, as the end of "this run …", or ""."""
+    return run.lost_feature and f"has lost its activation ({run.lost_feature.rstrip('.')})"
 
 
 def draw_slices(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = None) -> None:

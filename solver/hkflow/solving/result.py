@@ -520,6 +520,12 @@ class Result:
         """Whether there are targets, of data or of a population's teacher."""
         return len(self.targets) > 0 or hasattr(self.problem.objective, "teacher")
 
+    @property
+    def lost_feature(self) -> str:
+        """Why nothing but the data can be predicted: a sentence on a feature of the user's that is
+        not there, or not what it was; "" where there is none."""
+        return ""
+
     @cached_property
     def predictions(self) -> NDArray[np.float64]:
         """h on the data at the saves, (n_saves, n_data), of vectors (n_saves, n_data, k); inf, with

@@ -25,7 +25,7 @@ from ..case.load import parse_stored_case
 from ..case.preparation import Preparation
 from ..case.resolve import domain_of, flow_of, resolve
 from ..certificates.margin import MaxMargin
-from ..errors import RunFolderError
+from ..errors import CaseError, RunFolderError
 from ..files.reading import (
     DAMAGE,
     DATA,
@@ -201,6 +201,16 @@ class Run(Result):
     def flow(self) -> Flow:
         """The flow that was followed."""
         return flow_of(self.case.flow)
+
+    @cached_property
+    def lost_feature(self) -> str:
+        """As of every Result; the functions are imported."""
+        try:
+            if self.own.feature is not None:
+                self.own.feature.check(self.name)
+        except CaseError as error:
+            return str(error)
+        return ""
 
     @property
     def signal(self) -> int | None:

@@ -240,6 +240,8 @@ def _map(run):
     columns, feature = run.inputs.shape[1], run.problem.objective.feature
     if columns not in PIXELS or feature.outputs > 1 or run.domain.fixed or not run.predicts:
         return {}, {}
+    if run.lost_feature:
+        return {}, {}
     ends = frames(run.inputs)
     ticks = [np.linspace(low, high, PIXELS[columns]) for low, high in ends]
     grid = np.stack(np.meshgrid(*ticks), axis=-1).reshape(-1, columns)
