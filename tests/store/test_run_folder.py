@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 import psutil
 import pytest
+from conftest import ROOT
 
 import hkflow
 from hkflow.files.writing import checksum
@@ -23,7 +24,7 @@ from hkflow.solving.observer import Observer
 from hkflow.solving.state import LoopState
 from hkflow.store import run as store_run
 from hkflow.store import run_folder
-from hkflow.store.results import pack
+from hkflow.store.results import DIMENSIONS, pack
 
 CASE = """
 title = "small"
@@ -125,6 +126,16 @@ def test_results_file_keeps_its_contract(case, tmp_path):
         )
         assert json.loads(file.attrs["versions"])["numba"]
         assert [file["density"].dims[k].keys() for k in range(3)] == [["time"], ["sign"], ["cell"]]
+
+
+def test_the_page_names_every_array_of_the_results_file():
+    """Weights, signs and all that is of test data were not there; of groups with a row of their own
+    the first names do."""
+    page = (ROOT / "docs/explanation/run-folder.md").read_text(encoding="utf-8")
+    groups = ("history/", "errors/", "repeats/", "max_margin/", "mesh/")
+    assert all(f"| `{group}" in page for group in groups)
+    named = [name for name in DIMENSIONS if not name.startswith(groups)]
+    assert "data/weights" in named and all(f"`{name}`" in page for name in named)
 
 
 def test_folder_and_results_file_load_alike(case, tmp_path):
