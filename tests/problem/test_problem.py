@@ -44,3 +44,9 @@ def test_the_density_of_another_mesh_is_told():
 def test_what_is_no_density_is_told(values, why):
     with pytest.raises(ValueError, match=why):
         started(lambda points, sign: values(points[:, 0]))
+
+
+def test_points_on_a_mesh_are_told():
+    points = hkflow.PointMeasure(hkflow.quasi_uniform(20, 1))
+    with pytest.raises(ValueError, match=r"a density, got a PointMeasure\. .*DensityAndAtoms\("):
+        started(points)

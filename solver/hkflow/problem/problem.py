@@ -160,6 +160,12 @@ class Problem(Shown):
 
     def _check_density(self):
         self._check_columns(self.mesh.dim + 1)
+        if isinstance(self.initial, PointMeasure | Units):
+            raise ValueError(
+                "On a mesh the initial measure is a density, got a"
+                f" {type(self.initial).__name__}. Take no mesh, None in its place; or give points"
+                " beside a density, or on fixed features, as DensityAndAtoms(density, points)."
+            )
         shape = (len(self.signs), self.mesh.n_cells)
         density, atoms = self.initial_parts
         density = (
