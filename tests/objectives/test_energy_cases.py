@@ -242,3 +242,18 @@ def test_an_accuracy_of_nematics_is_that_of_their_second_moment(tmp_path):
     assert 1e-5 < error <= bar <= (1.0 + 1e-12) * reached <= 1e-2
     assert run.errors.leading() is run.errors.bars["second_moment"]
     assert dict(summary(run))["second moment"].startswith("± ")
+
+
+@pytest.mark.parametrize("density", ["1", "1 + 1e-3*x"])
+def test_the_residual_of_an_energy_that_rests_is_no_share_of_rounding(density, tmp_path):
+    """It was told to be -100 % of an exchange of 3e-33."""
+    case = {
+        "energy": [{"kind": "interaction", "kernel": "linear", "strength": -1.0}],
+        "domain": {"kind": "sphere", "dim": 2, "cells": 162},
+        "initial": {"kind": "expression", "density": density},
+        "flow": {"kind": "wasserstein"},
+        "time": {"end": 1.0},
+    }
+    run = hkflow.run(case, output=tmp_path / "run")
+    said = dict(summary(run))["energy residual"]
+    assert said.endswith("is rounding alone" if density == "1" else "of the energy exchanged")

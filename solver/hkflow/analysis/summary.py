@@ -160,13 +160,24 @@ def _last_records(run):
     exchanged = sum(abs(last[name]) for name in ENERGIES)
     if exchanged == exchanged:  # stochastic gradients leave it unknown
         share = last["energy_residual"] / exchanged if exchanged else 0.0
+        energy = f"{share:.2e} of the energy exchanged"
+        if max(exchanged, abs(last["energy_residual"])) <= _rounding(run, last):
+            energy = "none, for the energy exchanged is rounding alone"
         largest = np.exp(run.records["log_mass"].max() - last["log_scale"])
         relative = last["mass_residual"] / (largest or 1.0)
         rows += [
             (RECORDS["mass_residual"].label, f"{relative:.2e} of the largest mass"),
-            (RECORDS["energy_residual"].label, f"{share:.2e} of the energy exchanged"),
+            (RECORDS["energy_residual"].label, energy),
         ]
     return rows
+
+
+def _rounding(run, last):
+    """What rounding alone may do to F where no loss gradient is left, in the units of the last
+    records."""
+    return run.problem.objective.rounding(
+        last["objective"], np.zeros(0), last["mass"], float(last["log_scale"])
+    )
 
 
 def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
