@@ -7,6 +7,7 @@ import numpy as np
 
 from ..arguments import Floats
 from ..certificates.certificate import MarginCertifier
+from ..certificates.contradiction import contradiction
 from ..methods.method import Method
 from ..methods.step import Step
 from ..problem.flow import RateError
@@ -137,7 +138,8 @@ class Loop:
             method, clock, self.control, target, TINY_STEP * whole, self.guards, self.until_margin
         )
         if isinstance(step, str):
-            self.status = f"Stopped {self._here()}: {step}{_blow_up(method, clock)}."
+            why = f"{step}{_blow_up(method, clock)}{_end_of_margins(method)}"
+            self.status = f"Stopped {self._here()}: {why}."
             return False
         hit, lowest = (
             step.dt == target - clock.time,
@@ -344,6 +346,16 @@ class _Told:
         self.saved = self.clock.step
         for observer in self.observers:
             observer.save(self.method, self.clock)
+
+
+def _end_of_margins(method):
+    """That the clock of the smooth margin ends where data contradict each other, to be added to why
+    a run stopped; "" elsewhere."""
+    by_margin = method.flow.time_variable == "margin"
+    found = contradiction(method.problem.objective) if by_margin else None
+    if found is None:
+        return ""
+    return f"; {found.sentence()}, which bounds the smooth margin: take the clock 'time'"
 
 
 def _start_fault(method):

@@ -155,3 +155,7 @@ def test_where_the_margin_cannot_grow_its_clock_says_so(kind):
     problem = hkflow.Problem(hkflow.circle_mesh(24), objective, flow, (1, -1))
     s = hkflow.solve(problem, 1.0, kind=kind)
     assert not s.finished and "the smooth margin does not grow" in s.status
+    said = (
+        "rows 1 and 2 of the data hold one input with both labels, which bounds the smooth margin"
+    )
+    assert said in s.status
