@@ -6,6 +6,7 @@ import pytest
 from commands import hk
 
 import hkflow
+from hkflow.analysis.summary import summary
 
 METHODS = ("grid", "particles", "network")
 CASE = """
@@ -187,3 +188,16 @@ def test_a_mass_that_is_kept_may_be_of_any_size(kind, size):
         assert run.mass[-1] == pytest.approx(run.mass[0], rel=1e-12)
         found.append(run.predictions[-1])
     assert found[1] == pytest.approx(found[0], rel=1e-6)
+
+
+def test_a_mass_that_has_vanished_has_no_bar_of_its_logarithm(tmp_path):
+    """The total mass was told to be 0 ± 23."""
+    case = {
+        "energy": [{"kind": "external", "potential": "1 + 0.5*x"}],
+        "domain": {"kind": "sphere", "dim": 1, "cells": 32},
+        "flow": {"kind": "hellinger"},
+        "method": {"kind": "particles", "points": "mesh"},
+        "time": {"end": 800.0, "saves": 3},
+    }
+    run = hkflow.run(case, output=tmp_path / "run")
+    assert run.errors["log_mass"][-1] > 1.0 and dict(summary(run))["total mass"] == "0"

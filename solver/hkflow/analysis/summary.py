@@ -114,12 +114,11 @@ def _per_mass(run):
     return float(np.exp(run.log_scale[-1] - run.log_mass_at(len(run.time) - 1)))
 
 
-def _bar(run, name, relative_to=None):
+def _bar(run, name, relative_to=1.0):
     """ " ± bar" of a quantity at the last save, or "" if there is none."""
     bars = run.errors
-    if bars is None or name not in bars.bars or not bars.bars[name].total[-1] > 0.0:
-        return ""
-    return f" ± {bars[name][-1] * (relative_to or 1.0):.1e}"
+    bar = relative_to * bars[name][-1] if bars is not None and name in bars.bars else 0.0
+    return f" ± {bar:.1e}" if bar > 0.0 else ""
 
 
 def _last_records(run):
