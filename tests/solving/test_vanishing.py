@@ -200,4 +200,5 @@ def test_a_mass_that_has_vanished_has_no_bar_of_its_logarithm(tmp_path):
         "time": {"end": 800.0, "saves": 3},
     }
     run = hkflow.run(case, output=tmp_path / "run")
+    run.errors = hkflow.error_bars(run)
     assert run.errors["log_mass"][-1] > 1.0 and dict(summary(run))["total mass"] == "0"
