@@ -790,3 +790,24 @@ def test_a_mass_that_vanishes_is_told_in_plain_units():
     assert bars["objective"].max() < 1e-9 * F and bars["predictions"].max() < 1e-3
     shown = objective_of(run.records, are_per_mass(run.records))[0]
     assert shown[-1] == pytest.approx(F, rel=1e-12)
+
+
+def test_early_saves_have_bars_where_two_tolerances_take_the_same_steps_over_kinks():
+    """They were 0 until the steps part, at t = 0.03."""
+    rng = np.random.default_rng(1)
+    x = np.column_stack([rng.normal(size=(1500, 2)), np.ones(1500)])
+    y = np.sin(2.0 * x[:, 0]) + x[:, 1] ** 2
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["square"], x, y)
+    points, signs = np.tile(hkflow.quasi_uniform(100, 2), (2, 1)), np.repeat([1.0, -1.0], 100)
+    start = hkflow.PointMeasure(points, signs, np.full(200, 1.0 / 200))
+    problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), (1, -1), start)
+    early = [0.0, 0.001, 0.003, 0.006, 0.01]
+    run = hkflow.solve(problem, 5.0, [*early, 0.04, 0.1, 1.0, 5.0], kind="particles")
+    short = hkflow.solve(problem, early[-1], early, kind="particles", tolerance=1e-9)
+    bars = hkflow.error_bars(run)
+    off = run.predictions[: len(early)] - short.predictions
+    error = np.sqrt(np.mean(off**2, axis=1)), np.abs(run.log_mass[: len(early)] - short.log_mass)
+    for name, one in zip(("predictions", "log_mass"), error, strict=True):
+        bar = bars.bars[name].time[: len(early)]
+        assert (1e-13 < one[1:]).all() and (one[1:] < bar[1:]).all()
+        assert (bar[1:] < 100.0 * one[1:]).all()

@@ -95,7 +95,9 @@ def of_points(
 
 def beside(bar: Floats, sizes: Floats) -> Floats:
     """The larger of every bar and those of the saves before and after, the latter relative to what
-    has grown until then; at the first save, where nothing has moved, its own.
+    has grown until then; at the first save, where nothing has moved, its own. Where bars are 0
+    until some save, as those of runs that have taken the same steps so far, its bar is that of all
+    saves before, relative to what has grown.
 
     sizes : (n_saves,) of the quantity, as `rms`
     """
@@ -104,6 +106,8 @@ def beside(bar: Floats, sizes: Floats) -> Floats:
     wider = bar.copy()
     wider[1:] = np.maximum(wider[1:], bar[:-1])
     wider[1:-1] = np.maximum(wider[1:-1], bar[2:] * grown[1:])
+    for k in range(int(np.argmax(wider > 0.0)) - 1, 0, -1):
+        wider[k] = wider[k + 1] * grown[k]
     return wider
 
 
