@@ -189,3 +189,15 @@ def test_the_pace_is_that_of_steps_alone(monkeypatch):
     assert probe.stop() == "Probed"
     assert probe.pace == 1.0
     assert probe.steps == pytest.approx(2.0 + 8.9)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e6])
+def test_large_targets_are_told_to_be_divided(tmp_path, capsys, size):
+    """The remedies were another tolerance, and an earlier end."""
+    data = {"source": "inline", "inputs": [[0.5], [-1.0]], "targets": [size, -0.3 * size]}
+    objective = {"activation": "squared-relu", "bias": True, "loss": "square"}
+    tables = CASE | {"data": data, "objective": objective, "method": {"kind": "particles"}}
+    stopped(tables, tmp_path / "run", 150, method={"max_step": 1e-10})
+    said = capsys.readouterr().err
+    assert ("What makes them fewer: targets divided by their size, 1e+06;" in said) == (size > 1.0)
+    assert said.count("At the pace") == 1

@@ -35,6 +35,7 @@ INEXACT = 1e-8  # of a kernel: what its series may leave out and nothing is said
 FIRST_LOOK = 64  # steps, after which a forecast is made, and after twice as many, and so on
 LAST_LOOK = 2**13
 LEAST_POWER, MOST_POWER = 0.5, 8.0  # that times are taken to grow with steps
+LARGE = 100.0  # targets, to which rates are in proportion
 GROWN = 1.5  # times longer than the last step: a limit that does not keep steps short
 PROBE_SECONDS, COARSE_SECONDS = 1.0, 5.0
 # steps of a probe, at least the latter number if they take so many times as long
@@ -122,6 +123,10 @@ class Forecast(Observer):
         best = kind_of(method.problem, "auto")
         if type(method) is not method_class(best):
             remedies = [f"method.kind = '{best}'", *remedies]
+        data = getattr(method.problem.objective, "data", None) or method.problem.objective
+        largest = np.abs(data.targets).max(initial=0.0)
+        if largest > LARGE and not data.risk.classifies:
+            remedies = [f"targets divided by their size, {largest:.0e}", *remedies]
         return (
             f"At the pace of its first {step} steps, to t = {clock.time:.3g}, the run takes about"
             f" {self.steps:.0e} of them to t = {self.end:g}: {why}. What makes them fewer:"
