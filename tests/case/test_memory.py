@@ -29,6 +29,22 @@ def test_a_matrix_that_has_no_room_is_refused(monkeypatch):
         estimated(objective={"operator": "dense"})
 
 
+def test_equal_rows_are_stored_once():
+    """All 3000 were counted, of which the sums hold ten."""
+    case, _ = hkflow.check(OWN, domain={"cells": 4096})
+    feature = hkflow.Feature("wave", lambda points, inputs: np.cos(3.0 * inputs @ points.T), 0)
+    inputs = np.random.default_rng(0).normal(size=(10, 2))
+
+    def needed(rows, operator="auto"):
+        risk, targets = hkflow.RISKS["square"], np.zeros(len(rows))
+        objective = hkflow.Objective(feature, risk, rows, targets, operator=operator)
+        return estimated_memory(case, objective)
+
+    many, all_rows = np.tile(inputs, (300, 1)), 8 * 4096 * 3000
+    assert needed(many) - needed(inputs) < 0.2 * all_rows
+    assert needed(many, "dense") - needed(inputs) > all_rows
+
+
 @pytest.mark.parametrize(
     ("n", "columns", "outputs", "measured"),
     [(900_000, 15, 1, 1.76e9), (1_000_000, 3, 1, 1.01e9), (80_000, 15, 5, 0.6e9)],

@@ -9,6 +9,7 @@ from ..methods.rules import noise_interval
 from ..objectives.energies import Sum
 from ..objectives.objective import Objective
 from ..operators.dense import GROUPS, MOST_MARKED, width_for
+from ..operators.repeated import summed_rows
 from ..operators.vector import FEWEST, LARGEST
 from .first_measure import DEFAULT_POINTS
 from .resolve import domain_of, flow_of
@@ -59,7 +60,8 @@ def _stored(objective, n_points, moving=False):
     data = objective.data if isinstance(objective, Sum) else objective
     if not isinstance(data, Objective):
         return 0
-    return 8 * data.feature.stored(n_points, data.inputs, data.operator, moving)
+    rows = summed_rows(data.inputs)[0] if data.operator == "auto" else data.inputs
+    return 8 * data.feature.stored(n_points, rows, data.operator, moving)
 
 
 def check_memory(case: Case, objective: Any) -> None:

@@ -24,12 +24,17 @@ def over_distinct(make: Callable[[Floats], Any], inputs: Floats, outputs: int = 
 
     make : function (inputs (n, p)) -> operator;  outputs : of a unit
     """
+    some, place = summed_rows(inputs)
+    return make(some) if place is None else RepeatedOperator(make(some), place, outputs)
+
+
+def summed_rows(inputs: Floats) -> tuple[Floats, Integers | None]:
+    """The inputs that sums are made over, and which of them a datum has; all, and None, where they
+    are few, or more than half of them differ."""
     if len(inputs) < FEW:
-        return make(inputs)
+        return inputs, None
     first, place = _distinct(inputs)
-    if 2 * len(first) > len(inputs):
-        return make(inputs)
-    return RepeatedOperator(make(inputs[first]), place, outputs)
+    return (inputs, None) if 2 * len(first) > len(inputs) else (inputs[first], place)
 
 
 class RepeatedOperator:
