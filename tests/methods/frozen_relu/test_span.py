@@ -6,6 +6,7 @@ import pytest
 import hkflow
 from hkflow.methods.frozen_relu import movement, span
 from hkflow.methods.frozen_relu.kinks import Kinks
+from hkflow.methods.particles import in_span
 
 RELU = hkflow.FEATURES["relu"]
 
@@ -22,6 +23,7 @@ def of_many_inputs(n=12, axes=40, atoms=100, seed=0):
 
 
 def until_late(monkeypatch, sparse):
+    monkeypatch.setattr(in_span, "SPARSE", 1e9)  # the run itself is in all coordinates
     monkeypatch.setattr(movement, "SPARSE", sparse)
     return hkflow.solve(of_many_inputs(), 60.0, kind="characteristics", tolerance=1e-6)
 

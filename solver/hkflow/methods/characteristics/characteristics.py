@@ -13,6 +13,7 @@ from ..frozen_relu.frozen import SUMS
 from ..frozen_relu.kinks import Kinks
 from ..frozen_relu.movement import Movement
 from ..frozen_relu.tangent_gram import held_coupling
+from ..particles.in_span import in_span
 from ..particles.points import PointMethod
 from ..step import SMALLEST, Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolate, usable
@@ -115,7 +116,8 @@ class Characteristics(PointMethod):
         check_imex(imex, problem.objective)
         self.problem, self.flow, self.imex = problem, problem.flow, imex
         self.tolerance, self.max_step = tolerance, max_step
-        self.kinks = Kinks.of(problem.objective.feature, problem.objective.inputs)
+        self.span = in_span(problem)
+        self.kinks = Kinks.of(problem.objective.feature, self.seen.inputs)
         n_data = len(problem.objective.inputs)
         # loss gradients: at the end and in the middle of the step that is tried, now, and before
         self.values = np.zeros((HISTORY + 2, n_data))
@@ -347,7 +349,7 @@ class Characteristics(PointMethod):
 
     def coupling_at(self, e: Cloud) -> Coupling:
         """K at an evaluation; what kinks hold answers along them alone."""
-        objective, weights = self.problem.objective, np.exp(e.log_weights - self.log_scale)
+        objective, weights = self.seen, np.exp(e.log_weights - self.log_scale)
         atoms = unblocked(e.positions, self.n), weights, e.held > 0
         normals, flow = self.kinks.normals, self.flow
         return Coupling(

@@ -18,6 +18,7 @@ from ..stepping.embedded import PAIRS
 from ..stepping.implicit import check_imex
 from . import kernels, waveform
 from .brownian import geodesic_steps
+from .in_span import in_span
 from .ode import Evaluation, OdeMethod, default_tolerance
 from .points import PointMethod
 from .shifted import kinks_of
@@ -87,7 +88,8 @@ class Particles(PointMethod, OdeMethod):
         many = rules.many_kinks(outputs, tolerance or usual)
         self.over_kinks = stepper == "auto" and _has_many(problem, many)
         slides = stepper == SLIDING or stepper == "auto" and not self.over_kinks
-        kinks = _kinks(problem) if slides else None
+        self.span = in_span(problem)
+        kinks = _kinks(problem, (self.span or problem).objective.inputs) if slides else None
         if tolerance is None and self.over_kinks and outputs == 1:
             tolerance = max(OVER_KINKS, usual)
         if stepper == SLIDING and kinks is None:
@@ -166,7 +168,9 @@ class Particles(PointMethod, OdeMethod):
             np.zeros((len(blocks), 6)),
             np.zeros((len(blocks), 3, blocks.shape[2])),
         )
-        self.allocate(blocks.size + n, len(self.objective.predictions), positions.size + n)
+        # in any coordinates as many numbers as in all, so that errors are the same
+        numbers = n * (self.problem.objective.axes + 1)
+        self.allocate(blocks.size + n, len(self.objective.predictions), numbers)
         self.between = [
             Evaluation(blocks.size + n, len(self.current.predictions)) for _ in range(2)
         ]
@@ -587,20 +591,19 @@ class Particles(PointMethod, OdeMethod):
         return np.exp(log_weights - self.log_scale).sum() - before
 
 
-def _kinks(problem, some=None):
-    """Kinks of the feature where particles move over data, of the first `some` if given; None if
-    there are none."""
+def _kinks(problem, inputs):
+    """Kinks of the feature for inputs where particles move over data; None if there are none."""
     objective, feature = problem.objective, feature_of_data(problem.objective)
-    moves = problem.flow.moves and len(objective.inputs)
+    moves = problem.flow.moves and len(inputs)
     if feature.joint and feature is not objective.feature:
         return None  # energies are not linear in the length of (a, b)
-    return kinks_of(feature, objective.inputs[:some]) if moves else None
+    return kinks_of(feature, inputs) if moves else None
 
 
 def _has_many(problem, many):
     """Whether there are so many kinks: in the most cases the first few thousand data tell."""
     for some in (4 * rules.MANY_KINKS, None):
-        kinks = _kinks(problem, some)
+        kinks = _kinks(problem, problem.objective.inputs[:some])
         if kinks is None or len(kinks.normals) >= many:
             return kinks is not None
     return False

@@ -15,6 +15,7 @@ from ..step import NO_GROWTH, Step
 from ..stepping.implicit import SUBSTEPS, ImplicitSteps, implicit_step
 from ..stepping.implicit_residuals import STORED, Coupling
 from . import kernels
+from .in_span import InSpan
 from .tangent_gram import coupling_matrix, coupling_product, knows_slopes
 
 RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale becomes the new one
@@ -30,11 +31,13 @@ class PointMethod(ImplicitSteps):
     n : points;  signs, weights : (n,) ε, and signed masses in units of e^log_scale
     objective : the ObjectiveAtMovingPoints of them
     between : evaluations where parts of a step begin and end
+    span : the coordinates of the points where these are not θ, see in_span.py
     A subclass has `points`, `frozen`, `_complete` and `_place`, which makes `current`, `trial` and
     `between`; its evaluations have `copy`.
     """
 
     between: list[Any]
+    span: InSpan | None = None
     substeps = 2  # order of implicit steps
     most_stored = STORED
     # of the last trial of the step under way, whose length the clock corrects
@@ -73,25 +76,34 @@ class PointMethod(ImplicitSteps):
 
     # --- state
 
+    @property
+    def seen(self) -> Any:
+        """The objective in the coordinates of the points."""
+        return (self.span or self.problem).objective
+
     def _start(self):
         """Begin with the atoms of the initial measure that have mass."""
         atoms = self.problem.atoms()
         alive = atoms.weights > 0.0
         if not alive.any():
             raise ValueError(f"{type(self).__name__} need an initial measure with some mass.")
-        self._place(atoms.positions[alive], atoms.signs[alive], np.log(atoms.weights[alive]))
+        positions = atoms.positions[alive]
+        if self.span is not None:
+            positions = self.span.coordinates(positions)
+        self._place(positions, atoms.signs[alive], np.log(atoms.weights[alive]))
         self.evaluate(self.current)
         self.mass_at_start = self.current.mass
 
     def _place(self, positions, signs, log_weights):
-        """Begin with these points: (n, p) unit vectors, (n,) ε and log masses."""
+        """Begin with these points: (n, p) unit vectors, in their coordinates, (n,) ε and log
+        masses."""
         raise NotImplementedError
 
     def _make_room(self, positions, signs):
         """For a number of points; returns their positions, blocked."""
         self.n, self.signs = len(positions), np.array(signs, dtype=float)
         self.weights = np.zeros(self.n)
-        self.objective = self.problem.objective.at_moving_points(positions, on_sphere=True)
+        self.objective = self.seen.at_moving_points(positions, on_sphere=True)
         return blocked(positions, self.objective.operator.points.shape[2])
 
     def _set(self, e):
@@ -102,9 +114,13 @@ class PointMethod(ImplicitSteps):
 
     def state(self) -> dict[str, Any]:
         """All that the method needs to go on from here, bit for bit."""
-        positions, log_weights = self.points(self.current)
+        blocks, log_weights = self.points(self.current)
+        own = unblocked(blocks, self.n)
+        positions = {"positions": own}
+        if self.span is not None:
+            positions = {"positions": self.span.positions(own), "coordinates": own}
         return {
-            "positions": unblocked(positions, self.n),
+            **positions,
             "signs": self.signs,
             "log_weights": log_weights,
             "log_scale": self.log_scale,
@@ -117,7 +133,8 @@ class PointMethod(ImplicitSteps):
 
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a state made by `state`."""
-        self._place(state["positions"], state["signs"], state["log_weights"])
+        positions = state["positions" if self.span is None else "coordinates"]
+        self._place(positions, state["signs"], state["log_weights"])
         self.log_scale = float(state["log_scale"])
         # older folders have none; there the problem starts with the first save
         self.mass_at_start = float(state.get("mass_at_start", self.mass_at_start))
@@ -223,7 +240,7 @@ class PointMethod(ImplicitSteps):
 
     def coupling_at_current(self) -> Coupling:
         """The Coupling of the accepted state."""
-        objective, flow = self.problem.objective, self.flow
+        objective, flow = self.seen, self.flow
         positions, log_weights = self.points(self.current)
         weights = np.exp(log_weights - self.log_scale)
         mobility = weights ** (2.0 - 2.0 / flow.depth)
