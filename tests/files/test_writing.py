@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import stat
+import tracemalloc
 from pathlib import Path
 
 import h5py
@@ -13,7 +14,7 @@ import pytest
 import hkflow
 from hkflow.files import writing
 from hkflow.files.reading import read_arrays
-from hkflow.files.writing import write_arrays, write_hdf5, write_page
+from hkflow.files.writing import write_array, write_arrays, write_hdf5, write_page
 
 NEW = ("v108", "v110")  # of results.h5: in these versions a file may say when it was written
 ARRAYS = {
@@ -91,11 +92,23 @@ def test_sibling_datasets_with_the_time_of_writing_are_told_from_those_without(
 def test_a_file_may_begin_with_another(tmp_path):
     write_hdf5(tmp_path / "a.h5", lambda file: write_arrays(file, {"a": np.arange(3.0)}))
     begun = (tmp_path / "a.h5").read_bytes()
-    write_hdf5(tmp_path / "b.h5", lambda file: write_arrays(file, {"b": np.ones(2)}), begun)
+    begin = tmp_path / "a.h5"
+    write_hdf5(tmp_path / "b.h5", lambda file: write_arrays(file, {"b": np.ones(2)}), begin)
     with h5py.File(tmp_path / "b.h5") as file:
         assert file["a"][()].tolist() == [0.0, 1.0, 2.0] and file["b"][()].tolist() == [1.0, 1.0]
     assert (tmp_path / "a.h5").read_bytes() == begun
     assert {path.name for path in tmp_path.iterdir()} == {"a.h5", "b.h5"}
+
+
+def test_a_large_file_is_held_once_in_memory(tmp_path):
+    """Made, and added to: results of 20,000 inputs are some gigabytes."""
+    path, large = tmp_path / "a.h5", np.random.default_rng(0).normal(size=4_000_000)
+    for name, array, begun in (("large", large, None), ("more", np.ones(2), path)):
+        tracemalloc.start()
+        write_hdf5(path, lambda file: write_array(file, name, array), begun)  # noqa: B023
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 1.3 * path.stat().st_size
 
 
 def test_a_folder_whose_names_cannot_be_flushed_does_no_harm(tmp_path, monkeypatch):

@@ -65,15 +65,16 @@ def write_page(path: Path, text: str, what: str) -> Path:
 
 
 def write_hdf5(
-    path: Path, fill: Callable[[h5py.File], object], begun: bytes = b"", **options: Any
+    path: Path, fill: Callable[[h5py.File], object], begun: Path | None = None, **options: Any
 ) -> None:
     """Make an HDF5 file, whole: fill(file) is done in memory, since HDF5 crashes at the end of a
     process whose disk was full.
 
-    begun : the file that it begins with, empty if none;  options : of h5py.File;  memory : twice
-        the size of the file
+    begun : the file that it begins with, if any;  options : of h5py.File;  memory : the size of the
+        file
     """
-    image = BytesIO(begun)
+    # bytes that nobody else holds are written to where they are, without a copy
+    image = BytesIO(begun.read_bytes() if begun else b"")
     with h5py.File(image, "r+" if begun else "w", **options) as file:
         fill(file)
     # not a view: it may outlive the image where writing fails, at which Python 3.12 crashes

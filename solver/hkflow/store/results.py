@@ -103,7 +103,7 @@ def add_to_packed(run: Run) -> Run:
         _write_words(file, run)
         _attach_scales(file, new)
 
-    write_hdf5(path, add, path.read_bytes(), libver=("v108", "v110"))
+    write_hdf5(path, add, path, libver=("v108", "v110"))
     return run
 
 

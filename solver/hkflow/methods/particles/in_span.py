@@ -58,12 +58,12 @@ class InSpan:
 def in_span(problem: Problem) -> InSpan | None:
     """The coordinates in which the points of a problem are moved; None where it has no more than
     SPARSE inputs for each datum, or more acts on points than data do."""
-    objective, flow = problem.objective, problem.flow
+    objective: object = problem.objective  # or what stands in for one
     if (
         not isinstance(objective, Objective)
         or objective.entropy > 0.0
         or objective.ranks is not ALONE
-        or flow.noise > 0.0
+        or problem.flow.noise > 0.0
         or not knows_slopes(objective.feature)
     ):
         return None
