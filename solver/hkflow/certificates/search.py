@@ -154,7 +154,7 @@ def _vector_peaks(feature, inputs, coefficients, share, starts, until):
     end."""
     p, c = inputs.shape[1], coefficients.reshape(len(inputs), -1)
     if certified := feature.activation == LINEAR:
-        points = np.linalg.svd(c.T @ inputs)[2]
+        points = np.linalg.svd(c.T @ inputs, full_matrices=False)[2]
     else:
         starts = None if starts is None else starts[:, :p][starts[:, :p].any(axis=1)]
         points = _climb(feature, inputs, c, starts, until)

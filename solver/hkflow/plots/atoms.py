@@ -5,6 +5,7 @@ from collections.abc import Collection
 import numpy as np
 from matplotlib.axes import Axes
 
+from ..arguments import Floats
 from ..measures.point_measure import PointMeasure
 from .shown import sign_color, sign_name
 from .sphere import dot_areas
@@ -13,13 +14,12 @@ from .sphere import dot_areas
 def draw_atoms(ax: Axes, atoms: PointMeasure, signs: Collection[float]) -> None:
     """Draw positions along the two main axes of ∫θθᵀ dν, dots with areas in proportion to their
     weights."""
-    values, axes = np.linalg.eigh((atoms.positions.T * atoms.weights) @ atoms.positions)
-    share = values[::-1] / (values.sum() or 1.0)
+    axes, share = main_axes(atoms)
     for sign in signs:
         positions, weights = atoms.sheet(sign)
         label = "atoms" if len(signs) == 1 else sign_name(sign)
         area = dot_areas(weights, atoms.weights)
-        x, y = (positions @ axes[:, :-3:-1]).T
+        x, y = (positions @ axes).T
         ax.scatter(
             x,
             y,
@@ -36,3 +36,18 @@ def draw_atoms(ax: Axes, atoms: PointMeasure, signs: Collection[float]) -> None:
     ax.set_xlabel(f"first main axis of θ ({share[0]:.0%} of the second moment)")
     ax.set_ylabel(f"second ({share[1]:.0%})")
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+
+
+def main_axes(atoms: PointMeasure) -> tuple[Floats, Floats]:
+    """The two main axes of ∫θθᵀ dν, (p, 2), and their shares of its trace, (2,); an axis is 0 where
+    there is none. Of fewer atoms than dimensions their products tell them."""
+    rows = np.sqrt(atoms.weights)[:, None] * atoms.positions
+    few = len(rows) < rows.shape[1]
+    if few:
+        rows = np.pad(rows, ((0, 1), (0, 0))).T  # of one atom a second axis is 0
+    values, axes = np.linalg.eigh(rows.T @ rows)
+    values, axes, total = values[:-3:-1], axes[:, :-3:-1], values.sum()
+    if few:
+        there = values > 1e-14 * total
+        axes = np.where(there, rows @ axes / np.sqrt(np.where(there, values, 1.0)), 0.0)
+    return axes, values / (total or 1.0)

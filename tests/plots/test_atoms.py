@@ -1,0 +1,42 @@
+"""Atoms on spheres of any dimension are drawn along their main axes."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import hkflow
+from hkflow.plots.atoms import main_axes
+
+
+def some(count, p, seed=0):
+    rng = np.random.default_rng(seed)
+    scales = np.append([3.0, 2.0], np.ones(p - 2))
+    return hkflow.PointMeasure(rng.normal(size=(count, p)) * scales, weights=rng.random(count))
+
+
+@pytest.mark.parametrize("count", [4, 20, 200])
+def test_main_axes_are_those_of_the_second_moment(count):
+    """Of fewer and of more atoms than dimensions."""
+    atoms = some(count, 20)
+    values, vectors = np.linalg.eigh((atoms.positions.T * atoms.weights) @ atoms.positions)
+    axes, share = main_axes(atoms)
+    assert np.abs(share - values[:-3:-1] / values.sum()).max() < 1e-13
+    assert np.abs(np.abs(np.sum(axes * vectors[:, :-3:-1], axis=0)) - 1.0).max() < 1e-12
+
+
+def test_one_atom_has_one_axis():
+    atoms = some(1, 20)
+    axes, share = main_axes(atoms)
+    assert np.abs(np.abs(axes[:, 0] @ atoms.positions[0]) - 1.0) < 1e-14
+    assert not axes[:, 1].any() and np.abs(share - [1.0, 0.0]).max() < 1e-14
+
+
+def test_few_atoms_of_many_dimensions_need_no_square_of_these():
+    """Eigenvectors of 20,000 dimensions took hours."""
+    atoms = some(20, 3000)
+    tracemalloc.start()
+    main_axes(atoms)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4.0 * atoms.positions.nbytes
