@@ -62,14 +62,14 @@ def test_points_move_as_in_all_coordinates(monkeypatch, way):
 
 def test_sibling_without_what_data_do_not_see_points_move_wrongly(monkeypatch):
     way = WAYS[0]
-    right, coordinates = solved(monkeypatch, 1e9, way), in_span.InSpan.coordinates
+    right, made = solved(monkeypatch, 1e9, way), in_span.InSpan.__init__
 
-    def of_data_alone(span, positions):
-        found = coordinates(span, positions)
-        found[:, len(span.basis)] = 0.0
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
+    def of_data_alone(span, objective, start):
+        made(span, objective, start)
+        span.coordinates[:, len(span.basis)] = 0.0
+        span.coordinates /= np.linalg.norm(span.coordinates, axis=1, keepdims=True)
 
-    monkeypatch.setattr(in_span.InSpan, "coordinates", of_data_alone)
+    monkeypatch.setattr(in_span.InSpan, "__init__", of_data_alone)
     wrong = solved(monkeypatch, 2, way)
     assert not np.abs(wrong.predictions[-1] - right.predictions[-1]).max() < 1e-3
 
@@ -101,10 +101,12 @@ def test_positions_are_those_of_their_coordinates():
     positions[0, :-1], positions[0, -1] = x[0] / np.linalg.norm(x[0]), 0.0
     positions[1] = np.linalg.svd(np.pad(x, ((0, 0), (0, 1))))[2][-1]
     span = in_span.InSpan(problem.objective, positions)
-    own = span.coordinates(positions)
+    own = span.coordinates
     assert own.shape == (30, len(span.basis) + 2) and len(span.basis) == 6
     assert np.abs(np.sum(own**2, axis=1) - 1.0).max() < 1e-14
-    assert np.abs(span.positions(own) - positions).max() < 1e-15
+    assert np.array_equal(span.positions(own), positions)
+    turned = own * np.array([1.0] * 6 + [-1.0, 1.0])
+    assert np.abs(np.linalg.norm(span.positions(turned), axis=1) - 1.0).max() < 1e-14
 
 
 def test_others_move_in_all_coordinates():

@@ -25,33 +25,34 @@ SPARSE = 2  # inputs for each datum, from which on points are moved in the span 
 class InSpan:
     """Coordinates of the points that a flow starts from, and of where it brings them.
 
-    objective : in these coordinates;  basis : (k, p) the q_h;  beside : (n, p) the e
+    objective : in these coordinates;  basis : (k, p) the q_h
+    start : (n, p + outputs) where the points begin;  coordinates : (n, k + 1 + outputs) there
     """
 
-    def __init__(self, objective: Objective, positions: Floats) -> None:
-        x = objective.inputs
+    def __init__(self, objective: Objective, start: Floats) -> None:
+        x, self.start = objective.inputs, start
         self.basis = spanned(normalize(x[x.any(axis=1)]))
         self.objective = replace(objective, inputs=and_zero(x @ self.basis.T))
         self.p = x.shape[1]
-        left = positions[:, : self.p]
-        for _ in range(2):  # the second time takes out what rounding has left
-            left = left - (left @ self.basis.T) @ self.basis
-        size = np.linalg.norm(left, axis=1, keepdims=True)
-        self.beside = np.divide(left, size, out=np.zeros_like(left), where=size > 0.0)
-
-    def coordinates(self, positions: Floats) -> Floats:
-        """(n, k + 1 + outputs) of these points at positions (n, p + outputs)."""
-        a, b = np.split(positions, [self.p], axis=1)
-        return np.hstack([a @ self.basis.T, np.einsum("na,na->n", a, self.beside)[:, None], b])
+        a, b = np.split(start, [self.p], axis=1)
+        inside = a @ self.basis.T
+        left = a - inside @ self.basis
+        left -= (left @ self.basis.T) @ self.basis  # what rounding has left
+        y = np.linalg.norm(left, axis=1, keepdims=True)
+        self.coordinates = np.hstack([inside, y, b])
 
     def positions(self, coordinates: Floats) -> Floats:
-        """Where points of these coordinates are, (n, p + outputs)."""
+        """Where points of these coordinates are, (n, p + outputs): at the start to the bit, so that
+        a run that is resumed from its first save has the same e."""
         k = len(self.basis)
-        inside, y, b = np.split(coordinates, [k, k + 1], axis=1)
-        out = np.empty((len(coordinates), self.p + b.shape[1]))
+        (inside, y, b), (first, had, _) = (
+            np.split(c, [k, k + 1], axis=1) for c in (coordinates, self.coordinates)
+        )
+        kept = np.divide(y, had, out=np.ones_like(y), where=had > 0.0)
+        out = np.empty_like(self.start)
+        np.multiply(self.start[:, : self.p], kept, out=out[:, : self.p])
+        out[:, : self.p] += (inside - kept * first) @ self.basis
         out[:, self.p :] = b
-        np.multiply(self.beside, y, out=out[:, : self.p])
-        out[:, : self.p] += inside @ self.basis
         return out
 
 

@@ -89,7 +89,7 @@ class PointMethod(ImplicitSteps):
             raise ValueError(f"{type(self).__name__} need an initial measure with some mass.")
         positions = atoms.positions[alive]
         if self.span is not None:
-            positions = self.span.coordinates(positions)
+            positions = self.span.coordinates
         self._place(positions, atoms.signs[alive], np.log(atoms.weights[alive]))
         self.evaluate(self.current)
         self.mass_at_start = self.current.mass
