@@ -58,8 +58,11 @@ class PointMeasure(Shown):
             raise ValueError("Positions must be finite and not zero.")
         if not (np.isfinite(weights).all() and (weights >= 0.0).all()):
             raise ValueError("Weights must be finite and at least 0.")
+        unit = normalize(positions)
+        # read from a file again, positions are the same to the bit
+        same = (np.abs(unit - positions) <= np.finfo(float).eps).all(axis=1, keepdims=True)
         for name, value in (
-            ("positions", normalize(positions)),
+            ("positions", np.where(same, positions, unit)),
             ("signs", signs),
             ("weights", weights),
         ):

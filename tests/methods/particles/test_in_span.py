@@ -93,6 +93,16 @@ def test_a_state_goes_on_to_the_bit(kind):
     assert all(np.array_equal(later[name], wanted[name]) for name in wanted)
 
 
+def test_a_run_begins_again_from_its_first_save_to_the_bit():
+    """As one that is resumed does."""
+    problem = of_many_inputs("relu", p=300)
+    first = problem.initial
+    again = hkflow.PointMeasure(first.positions, first.signs, first.weights)
+    assert np.array_equal(again.positions, first.positions)
+    saved = hkflow.Characteristics(problem).state()["positions"]
+    assert np.array_equal(saved, first.positions)
+
+
 def test_positions_are_those_of_their_coordinates():
     """To rounding, of points in the span and of one orthogonal to it as well."""
     problem = of_many_inputs("joint-relu")
