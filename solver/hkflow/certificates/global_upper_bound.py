@@ -135,17 +135,13 @@ def _highest(activation, inputs, c, signs, nodes, enough, until):
     # data on one line act as one: (−s)₊ = (s)₊ − s and (−s)₊² = s² − (s)₊²; s and s² belong to the
     # whole sphere
     merged = np.bincount(line, sizes - 2.0 * behind if squared else sizes, len(u))
-    opposite, whole = np.bincount(line, behind, len(u)), np.zeros((u.shape[1], u.shape[1]))
-    if squared:
-        whole[:] = u.T @ (opposite[:, None] * u)
-    else:
-        whole[0] = -opposite @ u
+    opposite = np.bincount(line, behind, len(u))
+    linear = -opposite @ u
     if p > 3:
         sums = [np.maximum(sign * sizes, 0.0).sum() for sign in signs]
-        bound, *found = _over_cones(
-            *(u, merged, whole[0], signs, sums, nodes, enough / scale, until)
-        )
+        bound, *found = _over_cones(*(u, merged, linear, signs, sums, nodes, enough / scale, until))
         return scale * (bound + slack(len(c))), *found
+    whole = u.T @ (opposite[:, None] * u) if squared else np.vstack([linear, np.zeros((2, 3))])
     value = bound = -np.inf
     for sign in signs:
         geometry = u, sign * merged, sign * whole, squared, PIECES[p]

@@ -42,7 +42,7 @@ def a_coupling(rng, loss, log_scale, n=6, rank=4):
     return (
         objective,
         Coupling.stored(objective, log_scale, K),
-        Coupling(objective, log_scale, None, lambda v: K @ v),
+        Coupling(objective, log_scale, None, lambda data, v: K[np.ix_(data, data)] @ v),
         K,
     )
 
@@ -105,7 +105,7 @@ def test_data_of_weight_0_have_no_loss_gradients(loss, rng):
     among[those], guess[those] = h, start
     for made in (
         Coupling.stored(idle, 1.0, wider),
-        Coupling(idle, 1.0, None, lambda v: wider @ v),
+        Coupling(idle, 1.0, None, lambda data, v: wider[np.ix_(data, data)] @ v),
     ):
         if loss == "smooth-logistic-margin" and made.matrix is None:
             assert made.solve(0.1, among, guess) is None  # its small margins need K itself
@@ -493,6 +493,16 @@ def test_both_substeps_share_one_matrix(monkeypatch):
     first, second = (e.loss_gradient for e in (method.current, method.trial))
     assert len(leading(method.problem.objective, second)) < made[0]
     assert made == [len(leading(method.problem.objective, first))]
+
+
+def test_few_points_and_many_data_tell_their_stiffness_without_k(monkeypatch):
+    method = make_method(many_data_problem(), "particles")
+    method.n_leading = lambda: len(method.problem.objective.targets)
+    wanted = method.stiffness()
+    monkeypatch.setattr(points, "FEWER", 0)
+    monkeypatch.setattr(points, "coupling_matrix", None)
+    method.state_changed()
+    assert method.stiffness() == pytest.approx(wanted, rel=1e-12)
 
 
 def answer_of_a_linear_flow(margins, tau, log_scale=5.0, **options):

@@ -68,8 +68,11 @@ class CellCoupling:
         """
         mobility_mass, flowing = self._carriers(e)
 
-        def product(v):
-            return self._product(mobility_mass, flowing, v) + self._of_free(e.atoms, v)
+        def product(data, v):
+            whole = np.zeros(len(self.problem.objective.inputs))
+            whole[data] = v
+            found = self._product(mobility_mass, flowing, whole) + self._of_free(e.atoms, whole)
+            return found[data]
 
         def form(data):
             phi, jumps = self._features(data)

@@ -18,6 +18,8 @@ from . import kernels
 from .in_span import InSpan
 from .tangent_gram import coupling_matrix, coupling_product, knows_slopes
 
+# times fewer points than data: a few products with K cost less than K
+FEWER = 8
 RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale becomes the new one
 CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin that ends at a given time
 NEAR = 0.5, 1.1  # shares of a step that others may gain instead
@@ -245,12 +247,17 @@ class PointMethod(ImplicitSteps):
         weights = np.exp(log_weights - self.log_scale)
         mobility = weights ** (2.0 - 2.0 / flow.depth)
         state = unblocked(positions, self.n), weights, mobility, flow
-        if self.stores_coupling():
-            return Coupling(
-                objective,
-                self.log_scale,
-                lambda data: coupling_matrix(objective.among(data), *state),
-            )
+
+        def form(data):
+            return coupling_matrix(objective.among(data), *state)
+
+        def product(data, v):
+            return coupling_product(objective.among(data), *state, v)
+
+        stores, few = self.stores_coupling(), FEWER * self.n <= self.n_leading()
         return Coupling(
-            objective, self.log_scale, None, lambda v: coupling_product(objective, *state, v)
+            objective,
+            self.log_scale,
+            form if stores else None,
+            None if stores and not few else product,
         )

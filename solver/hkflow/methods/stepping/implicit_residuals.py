@@ -46,7 +46,8 @@ class Coupling:
     objective : its targets, weights and risk;  log_scale : L
     form : function (data) -> K among some data (n, n), their numbers (n,) in order, called when K
         is needed for the first time; None where products have to do
-    product : function v -> K v where it costs less than K; None for those by K itself
+    product : function (data, v) -> K v among some data where it costs less than K; None for those
+        by K itself
     most : data of which K is made at most
     """
 
@@ -55,7 +56,7 @@ class Coupling:
         objective: Objective,
         log_scale: float,
         form: Callable[[NDArray[np.int64]], Floats] | None,
-        product: Callable[[Floats], Floats] | None = None,
+        product: Callable[[NDArray[np.int64], Floats], Floats] | None = None,
         most: int = STORED,
     ) -> None:
         self.objective, self.log_scale, self.most = objective, log_scale, most
@@ -72,11 +73,15 @@ class Coupling:
     @cached_property
     def matrix(self) -> Floats | None:
         """K (n_data, n_data); None where products have to do."""
-        return None if self.form is None else self.form(np.arange(len(self.objective.weights)))
+        return None if self.form is None else self.form(self._every)
+
+    @cached_property
+    def _every(self):
+        return np.arange(len(self.objective.weights))
 
     def product(self, v: Floats) -> Floats:
         """K v (n_data,), without K where this costs less."""
-        return self.times(v) if self._product is None else self._product(v)
+        return self.times(v) if self._product is None else self._product(self._every, v)
 
     def times(self, v: Floats) -> Floats:
         """K v (n_data,), by the matrix where there is one."""
@@ -94,7 +99,7 @@ class Coupling:
                     self.objective.among(data),
                     self.log_scale,
                     form and (lambda those: form(data[those])),
-                    product and (lambda v: product(_widened(v, data, n))[data]),
+                    product and (lambda those, v: product(data[those], v)),
                 ),
             )
         return self._part[1]
