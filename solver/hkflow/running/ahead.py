@@ -314,7 +314,7 @@ class PatientCertifier(MarginCertifier):
 
 def compile_stage(stage: str, name: str, axes: int) -> None:
     """Call the kernels of a stage, for a built-in feature and inputs of so many axes."""
-    COMPILE[stage](feature_named(name), np.eye(axes)[:1])
+    COMPILE[stage](feature_named(name), np.eye(1, axes))
 
 
 def _steps(feature, inputs):
@@ -371,8 +371,8 @@ def _backward_paths(feature, inputs):
     from ..methods.characteristics.history import History
     from ..methods.frozen_relu.kinks import Kinks
 
-    nothing, points = History(np.zeros((1, 3))), np.eye(inputs.shape[1])
-    followed_back(Kinks.of(feature, inputs), nothing, Flow(1.0, 1.0), 0.0, points, 1.0)
+    kinks, nothing = Kinks.of(feature, inputs), History(np.zeros((1, 3)))
+    followed_back(kinks, nothing, Flow(1.0, 1.0), 0.0, inputs, 1.0)
 
 
 def _predictions(feature, inputs):
