@@ -22,6 +22,7 @@ from .global_upper_bound import (
     is_enclosable,
     nodes_within,
 )
+from .in_span import span_of_data
 from .margin import MaxMargin, Watch, power_above
 from .search import Peaks, is_searchable, local_maxima
 
@@ -160,6 +161,15 @@ def enclosed_max_margin(
         raise ValueError(
             f"The tolerance is a relative gap, finite and at least 0, got {tolerance:g}."
         )
+    if span := span_of_data(objective):
+        start = start and span.coordinates(start)
+        found = enclosed_max_margin(span.objective, signs, tolerance, start, seconds, nodes, watch)
+        sizes = np.sqrt(objective.feature_sizes)
+        rounding = span.rounding * float(sizes @ found.dual.reshape(len(sizes), -1).sum(axis=1))
+        return _enclosed(
+            objective, span.measure(found.atoms), found.dual[_counted(objective)],
+            found.upper + rounding, found.certified, found.rounds, tolerance, found.resolution,
+        )  # fmt: skip
     feature, inputs = objective.feature, objective.inputs[counts]
     by_cones = is_enclosable(feature, objective.axes) and not is_searchable(feature, objective.axes)
     nodes = nodes_within(WORK_OF_MARGIN, inputs) if nodes is None else nodes
