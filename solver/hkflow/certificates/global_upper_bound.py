@@ -38,6 +38,7 @@ CLIMBS, ASCENTS, POLISH, SHORT = 4, 12, 2, 0.1
 # n p² for each cone beyond S²: for a record of a run, some 20 ms; at its end, some 3 s; for
 # `hkflow margin`, some minutes
 WORK_OF_RECORD, WORK_OF_RUN, WORK_OF_MARGIN = 2**20, 2**27, 2**32
+LIGHT = 2**24  # n p min(n, p) of the data's spread, for a record
 MOST_PEAKS = 200  # that one search returns
 GOLDEN = (1.0 + np.sqrt(5.0)) / 2.0
 
@@ -74,7 +75,7 @@ def global_upper_bound(
     coefficients : (n_data,), of units with k > 1 outputs (n_data · k,), one for each of their
         outputs, datum by datum: cones bound these for any p
     nodes : cones that are looked at, p > 3, as many as WORK_OF_RECORD allows if not given; with few
-        the bound is loose, and holds: with p or fewer it is the sum of the positive terms. It is
+        the bound is loose, and holds: with p or fewer it knows the spread of the data alone. It is
         never negative there.
     """
     nodes = nodes_within(WORK_OF_RECORD, inputs) if nodes is None else nodes
@@ -139,6 +140,9 @@ def _highest(activation, inputs, c, signs, nodes, enough, until):
     linear = -opposite @ u
     if p > 3:
         sums = [np.maximum(sign * sizes, 0.0).sum() for sign in signs]
+        if _is_light(len(u), p, nodes):
+            bounds = [_by_spread(u, sign * merged[:, None], sign * linear[None]) for sign in signs]
+            sums = np.minimum(sums, bounds)
         bound, *found = _over_cones(*(u, merged, linear, signs, sums, nodes, enough / scale, until))
         return scale * (bound + slack(len(c))), *found
     whole = u.T @ (opposite[:, None] * u) if squared else np.vstack([linear, np.zeros((2, 3))])
@@ -151,8 +155,8 @@ def _highest(activation, inputs, c, signs, nodes, enough, until):
 
 def _over_cones(u, c, linear, signs, sums, nodes, enough, until):
     """The largest bound over the signs, at least 0, with all peaks: of each sign that of
-    cones.branch_and_bound or the sum of its positive terms, whichever is lower. The signs share
-    the time that is left."""
+    cones.branch_and_bound or that of `sums`, whichever is lower. The signs share the time that is
+    left."""
     p, some = u.shape[1], np.flatnonzero(c)
     bound, points, found = 0.0, [np.zeros((0, p))], [np.zeros(0)]
     for k, (sign, most) in enumerate(zip(signs, sums, strict=True)):
@@ -172,6 +176,32 @@ def _over_cones(u, c, linear, signs, sums, nodes, enough, until):
     return bound + p * cones.ON_FACE, np.concatenate(points), np.concatenate(found)
 
 
+def _is_light(n, p, nodes):
+    """Whether `_by_spread` costs little, or less than so many cones."""
+    return n * p * min(n, p) <= max(LIGHT, (nodes - 1) * n * p**2)
+
+
+def _by_spread(u, c, linear):
+    """A bound of |Σ_j c_j (u_j·θ)₊ + A θ| over |θ| = 1 by main axes of the data: the lower of
+
+        |A + ½ Σ c_j u_jᵀ| + ½ (C λ)^½   and   |A| + (C λ)^½,
+
+    C = Σ |c_j|, λ the largest eigenvalue of Σ |c_j| u_j u_jᵀ: for (s)₊ = ½ s + ½ |s|, and
+    Σ |c_j| |s_j| ≤ (C Σ |c_j| s_j²)^½. Of numbers, k = 1, it is a bound of the sum itself, and C
+    and λ are those of the positive ones.
+
+    u : (n, p) unit vectors;  c : (n, k);  linear : (k, p) A
+    """
+    sizes = np.maximum(c[:, 0], 0.0) if c.shape[1] == 1 else np.linalg.norm(c, axis=1)
+    some = sizes > 0.0
+    rows, total = np.sqrt(sizes[some])[:, None] * u[some], float(sizes.sum())
+    product = rows @ rows.T if len(rows) < rows.shape[1] else rows.T @ rows
+    rounding = 8.0 * (len(u) + u.shape[1]) * np.finfo(float).eps * total
+    root = np.sqrt(total * (np.linalg.eigvalsh(product)[-1] + rounding)) if total > 0.0 else 0.0
+    plain, half = np.linalg.norm(linear, 2), np.linalg.norm(linear + 0.5 * c.T @ u, 2)
+    return float(min(plain + root, half + 0.5 * root) + rounding)
+
+
 def _largest_norm(activation, inputs, c, nodes, enough, until):
     """The same for |Σ_i c_i ψ(a·x_i)|, c (n_data, k), with points (n, p): by cones for any p."""
     p, nowhere = inputs.shape[1], np.zeros((0, inputs.shape[1]))
@@ -181,12 +211,14 @@ def _largest_norm(activation, inputs, c, nodes, enough, until):
     if not 0.0 < scale < np.inf:  # beyond numbers no bound is known
         return scale if scale == 0.0 else np.inf, nowhere
     bound, peaks, found = 1.0, np.zeros((MOST_PEAKS, p)), 0
+    u, line, along = _lines(inputs)
+    sizes = c * np.abs(along / scale)[:, None]
+    merged, behind = np.zeros((len(u), c.shape[1])), np.where(along < 0.0, sizes.T, 0.0).T
+    np.add.at(merged, line, sizes)  # as in _highest
+    u, linear = np.ascontiguousarray(u[:, :p]), -behind.T @ u[line, :p]
+    if _is_light(len(u), p, nodes):
+        bound = min(bound, _by_spread(u, merged, linear))
     if nodes > p and cones.open_cones(p, nodes) >= p + 2:  # enough to cover the space
-        u, line, along = _lines(inputs)
-        sizes = c * np.abs(along / scale)[:, None]
-        merged, behind = np.zeros((len(u), c.shape[1])), np.where(along < 0.0, sizes.T, 0.0).T
-        np.add.at(merged, line, sizes)  # as in _highest
-        u, linear = np.ascontiguousarray(u[:, :p]), -behind.T @ u[line, :p]
         some = merged.any(axis=1)
         top, _, found, _ = cones.branch_and_bound(
             *(u[some], merged[some], linear, cones.cover(p)),
