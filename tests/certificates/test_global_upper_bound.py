@@ -163,13 +163,23 @@ def test_without_cones_the_bound_of_orthogonal_data_is_the_maximum(n, p, rng):
     are orthogonal to them, and of several outputs."""
     x = np.linalg.qr(rng.normal(size=(p, p)))[0][:n]
     bound = room.global_upper_bound(hkflow.FEATURES["relu"], x, np.ones(n), nodes=1)
-    assert np.sqrt(n) <= bound <= np.sqrt(n) * (1.0 + 1e-9)
+    assert np.sqrt(n) <= bound <= np.sqrt(n) * (1.0 + 1e-6)
     c = np.where(np.arange(n) < n // 2, 1.0, -1.0)
     bound = room.global_upper_bound(hkflow.FEATURES["relu"], x, c, nodes=1)
-    assert np.sqrt(n // 2) <= bound <= np.sqrt(n // 2) * (1.0 + 1e-9)
+    assert np.sqrt(n // 2) <= bound <= np.sqrt(n // 2) * (1.0 + 1e-6)
     c = np.outer(np.ones(n), [0.6, -0.8])
     bound = room.global_upper_bound(hkflow.vector_feature("relu", 2), x, c.ravel(), nodes=1)
-    assert 0.5 * np.sqrt(n) <= bound <= 0.5 * np.sqrt(n) * (1.0 + 1e-9)
+    assert 0.5 * np.sqrt(n) <= bound <= 0.5 * np.sqrt(n) * (1.0 + 1e-6)
+
+
+def test_the_largest_square_is_that_of_the_singular_values(rng):
+    for n, p in ((1, 5), (5, 1), (2, 2), (7, 30), (30, 7), (40, 40)):
+        rows = rng.normal(size=(n, p))
+        wanted, found = np.linalg.norm(rows, 2) ** 2, room._largest_square(rows)
+        assert wanted * (1.0 - 1e-13) <= found <= wanted * (1.0 + 1e-3)
+    for rows in (np.zeros((3, 4)), np.array([[1.0, 0.0], [-1.0, 0.0]]), np.diag([1.0, 2.0, 2.0])):
+        wanted = np.linalg.norm(rows, 2) ** 2
+        assert wanted * (1.0 - 1e-13) <= room._largest_square(rows) <= wanted * (1.0 + 1e-5)
 
 
 @pytest.mark.parametrize("n", [12, 40])

@@ -1,12 +1,13 @@
 """Features given as functions: their matrix and sums are made of some data at a time."""
 
+import numba
 import numpy as np
 import pytest
 
 import hkflow
 from hkflow.operators import matrix
 from hkflow.operators.dense import unblocked
-from hkflow.operators.matrix import FunctionOperator, MatrixOperator, add_gram, tiles
+from hkflow.operators.matrix import FunctionOperator, MatrixOperator, add_gram, products, tiles
 
 
 def tanh(s):
@@ -109,3 +110,15 @@ def test_numbers_beside_moving_points_are_known_before():
     operator = RIDGE.moving_operator(points, inputs, on_sphere=True)
     assert operator.of_data.matrix.size == RIDGE.stored(2048, inputs, moving=True)
     assert RIDGE.stored(100, inputs[:, :1], moving=True) == 0
+
+
+def test_products_are_those_of_numpy_on_any_number_of_threads(rng):
+    for n, m, columns in ((1, 1, 1), (5, 3, 7), (3, 5, 7), (8, 4, 0), (0, 3, 2), (301, 45, 800)):
+        left, right = rng.normal(size=(n, columns)), rng.normal(size=(m, columns))
+        found, before = products(left, right), numba.get_num_threads()
+        assert found == pytest.approx(left @ right.T, rel=1e-11, abs=1e-11)
+        numba.set_num_threads(1)
+        try:
+            assert np.array_equal(products(left, right), found)
+        finally:
+            numba.set_num_threads(before)

@@ -38,6 +38,7 @@ CLIMBS, ASCENTS, POLISH, SHORT = 4, 12, 2, 0.1
 # n p² for each cone beyond S²: for a record of a run, some 20 ms; at its end, some 3 s; for
 # `hkflow margin`, some minutes
 WORK_OF_RECORD, WORK_OF_RUN, WORK_OF_MARGIN = 2**20, 2**27, 2**32
+POWERS, ABOVE = 60, (1e-6, 1e-4, 1e-2, 0.1, 1.0)  # of the largest eigenvalue of a matrix
 LIGHT = 2**24  # n p min(n, p) of the data's spread, for a record
 MOST_PEAKS = 200  # that one search returns
 GOLDEN = (1.0 + np.sqrt(5.0)) / 2.0
@@ -195,11 +196,34 @@ def _by_spread(u, c, linear):
     sizes = np.maximum(c[:, 0], 0.0) if c.shape[1] == 1 else np.linalg.norm(c, axis=1)
     some = sizes > 0.0
     rows, total = np.sqrt(sizes[some])[:, None] * u[some], float(sizes.sum())
-    product = rows @ rows.T if len(rows) < rows.shape[1] else rows.T @ rows
     rounding = 8.0 * (len(u) + u.shape[1]) * np.finfo(float).eps * total
-    root = np.sqrt(total * (np.linalg.eigvalsh(product)[-1] + rounding)) if total > 0.0 else 0.0
-    plain, half = np.linalg.norm(linear, 2), np.linalg.norm(linear + 0.5 * c.T @ u, 2)
+    root = np.sqrt(total * (_largest_square(rows) + rounding))
+    half = linear + 0.5 * np.einsum("nk,np->kp", c, u)
+    plain, half = np.sqrt([_largest_square(linear), _largest_square(half)])
     return float(min(plain + root, half + 0.5 * root) + rounding)
+
+
+def _largest_square(rows):
+    """The square of the largest singular value of rows (n, p), from above: some t − K has a
+    Cholesky factor, K their Gram matrix, t above a Rayleigh quotient by 1e-6 of it or more; at most
+    its trace. Not by LAPACK and BLAS, whose bits may depend on their threads."""
+    rows = rows if len(rows) < rows.shape[1] else rows.T
+    K, trace = np.einsum("ia,ja->ij", rows, rows), np.einsum("ia,ia->", rows, rows)
+    if len(K) < 2 or trace == 0.0:
+        return trace
+    image, value = K[np.argmax(np.diag(K))], 0.0
+    for _ in range(POWERS):
+        v = image / np.sqrt(np.einsum("i,i->", image, image))
+        image = np.einsum("ij,j->i", K, v)
+        value = np.einsum("i,i->", v, image)
+    for more in ABOVE:
+        top = (1.0 + more) * value
+        try:
+            np.linalg.cholesky(top * np.eye(len(K)) - K)
+            return min(top, trace)
+        except np.linalg.LinAlgError:
+            pass
+    return trace
 
 
 def _largest_norm(activation, inputs, c, nodes, enough, until):

@@ -10,8 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..geometry.sphere import normalize
 from ..measures.point_measure import PointMeasure
 from ..objectives.objective import Objective
+from ..operators.matrix import products
+from ..operators.span import orthonormal
 
 SPARSE = 2  # inputs for each datum, from which on the span is searched
 SAFETY = 8.0
@@ -27,29 +30,26 @@ class SpanOfData:
     def __init__(self, objective: Objective) -> None:
         x, eps = objective.inputs, np.finfo(float).eps
         n, self.p = x.shape
-        lengths = np.linalg.norm(x, axis=1, keepdims=True)
-        _, sizes, axes = np.linalg.svd(
-            x / np.where(lengths > 0.0, lengths, 1.0), full_matrices=False
-        )
-        self.basis = axes[sizes > self.p * eps * sizes[0]]
-        self.objective = replace(objective, inputs=np.pad(x @ self.basis.T, ((0, 0), (0, 1))))
+        self.basis = orthonormal(normalize(x[x.any(axis=1)]), self.p * eps)
+        coordinates = np.pad(products(x, self.basis), ((0, 0), (0, 1)))
+        self.objective = replace(objective, inputs=coordinates)
         least = int(np.argmin(np.einsum("hp,hp->p", self.basis, self.basis)))
-        left = np.eye(1, self.p, least)[0] - self.basis[:, least] @ self.basis
-        left -= (left @ self.basis.T) @ self.basis  # what rounding has left
-        self.beside = left / np.linalg.norm(left)
+        axis = np.eye(1, self.p, least)
+        left = axis - products(products(axis, self.basis), self.basis.T)
+        self.beside = normalize(left - products(products(left, self.basis), self.basis.T))[0]
         self.rounding = SAFETY * self.p * np.sqrt(n) * eps
 
     def coordinates(self, start: PointMeasure) -> PointMeasure:
         """A measure in these coordinates: directions beside the span are e."""
         a, b = np.split(start.positions, [self.p], axis=1)
-        inside = a @ self.basis.T
+        inside = products(a, self.basis)
         y = np.sqrt(np.maximum(np.sum(a**2, axis=1) - np.sum(inside**2, axis=1), 0.0))
         return PointMeasure(np.column_stack([inside, y, b]), start.signs, start.weights)
 
     def measure(self, found: PointMeasure) -> PointMeasure:
         """The measure of given coordinates."""
         inside, y, b = np.split(found.positions, [len(self.basis), len(self.basis) + 1], axis=1)
-        positions = np.column_stack([inside @ self.basis + y * self.beside, b])
+        positions = np.column_stack([products(inside, self.basis.T) + y * self.beside, b])
         return PointMeasure(positions, found.signs, found.weights)
 
 

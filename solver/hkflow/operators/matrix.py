@@ -159,14 +159,37 @@ def add_tiles(begin, end, rows, scaled, out):
                     out[j + m, i + k] = out[i + k, j + m]
 
 
+def products(left: Floats, right: Floats) -> Floats:
+    """left rightᵀ (n, m) of rows (n, columns) and (m, columns): the same bits on any number of
+    threads, which BLAS does not promise."""
+    left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
+    out = np.zeros((len(left), len(right)))
+    if out.size:
+        fill_products(-(-len(left) // TILE), left.size * len(right) // TILE**2, left, right, out)
+    return out
+
+
+@divided_loop()
+def fill_products(begin, end, left, right, out):
+    """out_ij = Σ_c left_ic right_jc of the tiles of TILE lines i from begin to end; left (n,
+    columns), right (m, columns), out (n, m)."""
+    n, m = out.shape
+    for i in range(TILE * begin, min(TILE * end, n), TILE):
+        for j in range(0, m, TILE):
+            sums = tile_sums(left, i, right, j, left.shape[1])
+            for k in range(min(TILE, n - i)):
+                for h in range(min(TILE, m - j)):
+                    out[i + k, j + h] = sums[k][h]
+
+
 @small_kernel(fastmath={"reassoc", "contract"})
 def tile_sums(left, i, right, j, columns):
     """Σ_c left_(i+k)c right_(j+m)c over c < columns, for k, m < TILE: sixteen sums at once, since
-    each number that is read then serves four. left, right (n, columns at least); the last line
-    stands for those beyond it."""
-    last = len(left) - 1
+    each number that is read then serves four. left (n, columns at least), right (m, columns at
+    least); the last line of each stands for those beyond it."""
+    last, end = len(left) - 1, len(right) - 1
     w, x, y, z = i, min(i + 1, last), min(i + 2, last), min(i + 3, last)
-    p, q, r, s = j, min(j + 1, last), min(j + 2, last), min(j + 3, last)
+    p, q, r, s = j, min(j + 1, end), min(j + 2, end), min(j + 3, end)
     wp = wq = wr = ws = xp = xq = xr = xs = 0.0
     yp = yq = yr = ys = zp = zq = zr = zs = 0.0
     for c in range(columns):

@@ -670,7 +670,7 @@ def _load_results(path):
 
 def _saves_together(file):
     """How many saves of a results file are read at a time."""
-    found = [file[name] for name in STATE_ARRAYS if name in file]
+    found = [find(file, name) for name in STATE_ARRAYS if name in file]
     return max(1, TOGETHER // (1 + sum(a.dtype.itemsize * prod(a.shape[1:]) for a in found)))
 
 

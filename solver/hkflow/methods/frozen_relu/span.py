@@ -10,17 +10,15 @@ does on the large one.
 import numpy as np
 
 from ...arguments import Floats
-from ...compiled import njit
-from ...operators.parallel_loops import small_kernel
+from ...operators.span import orthonormal
 from ...remembered import remembered
-from .frozen import DEPENDENT, dot, project
+from .frozen import DEPENDENT
 
 
 @remembered(most=4)
 def spanned(normals: Floats) -> Floats:
     """An orthonormal basis, rows (≤ n_kinks, p), of the span of normals (n_kinks, p)."""
-    basis = np.zeros((len(normals) + 1, normals.shape[1]))
-    return basis[: span(normals, basis)]
+    return orthonormal(normals, DEPENDENT)
 
 
 def and_zero(rows: Floats) -> Floats:
@@ -48,29 +46,3 @@ def moved(basis: Floats, positions: Floats, before: Floats, after: Floats, out: 
     kept = np.divide(after[:, -1:], had, out=np.zeros_like(had), where=had > 0.0)
     np.multiply(positions, kept, out=out)
     out += basis.T @ (after[:, :-1] - kept * before[:, :-1])
-
-
-@small_kernel(error_model="numpy")
-def extend(basis, count, x):
-    """Make x (p,) one more of the orthonormal vectors basis[:count]; returns how many there are,
-    as many as before if x depends on them."""
-    for a in range(len(x)):
-        basis[count, a] = x[a]
-    for _ in range(2):
-        project(basis[count], basis, count)
-    size = np.sqrt(dot(basis[count], basis[count]))
-    if size <= DEPENDENT:
-        return count
-    for a in range(len(x)):
-        basis[count, a] /= size
-    return count + 1
-
-
-@njit(cache=True)
-def span(vectors, basis):
-    """Make the first rows of basis (n + 1, p) an orthonormal basis of the span of unit vectors (n,
-    p); returns how many there are."""
-    count = np.int64(0)
-    for x in vectors:
-        count = extend(basis, count, x)
-    return count

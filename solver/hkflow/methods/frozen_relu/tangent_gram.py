@@ -9,10 +9,11 @@ from ...arguments import Floats
 from ...compiled import njit
 from ...objectives.objective import Objective
 from ...operators.parallel_loops import divided_loop
+from ...operators.span import extend
 from ...problem.flow import Flow
 from ..particles.tangent_gram import chunks, coupling_matrix
-from .frozen import dot
-from .span import and_zero, extend, seen, spanned
+from .frozen import DEPENDENT, dot
+from .span import and_zero, seen, spanned
 
 ON = 1e-12  # |n_k·θ| of an atom that kink k may hold
 GROUPS = 16  # of lines of K: a group is added to by one thread
@@ -85,10 +86,10 @@ def movable(begin, end, normals, points, along, counts):
     basis, axis, left = np.zeros((p + 1, p)), np.zeros(p), np.zeros(p)
     for c in range(begin, end):
         left[:] = 1.0
-        count = extend(basis, np.int64(0), points[c])
+        count = extend(basis, np.int64(0), points[c], DEPENDENT)
         for k in range(len(normals)):
             if count < p and abs(dot(normals[k], points[c])) <= ON:
-                count = extend(basis, count, normals[k])
+                count = extend(basis, count, normals[k], DEPENDENT)
         counts[c] = p - count
         for h in range(count):
             for a in range(p):
@@ -97,7 +98,7 @@ def movable(begin, end, normals, points, along, counts):
             farthest = np.argmax(left)
             axis[:] = 0.0
             axis[farthest] = 1.0
-            count = extend(basis, count, axis)
+            count = extend(basis, count, axis, DEPENDENT)
             for a in range(p):
                 along[c, row, a] = basis[count - 1, a]
                 left[a] -= basis[count - 1, a] ** 2

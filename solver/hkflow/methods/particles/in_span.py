@@ -14,6 +14,7 @@ import numpy as np
 from ...arguments import Floats
 from ...geometry.sphere import normalize
 from ...objectives.objective import Objective
+from ...operators.matrix import products
 from ...operators.ranks import ALONE
 from ...problem.problem import Problem
 from ..frozen_relu.span import and_zero, spanned
@@ -25,19 +26,20 @@ SPARSE = 2  # inputs for each datum, from which on points are moved in the span 
 class InSpan:
     """Coordinates of the points that a flow starts from, and of where it brings them.
 
-    objective : in these coordinates;  basis : (k, p) the q_h
+    objective : in these coordinates;  basis : (k, p) the q_h;  columns : (p, k) the same
     start : (n, p + outputs) where the points begin;  coordinates : (n, k + 1 + outputs) there
     """
 
     def __init__(self, objective: Objective, start: Floats) -> None:
         x, self.start = objective.inputs, start
         self.basis = spanned(normalize(x[x.any(axis=1)]))
-        self.objective = replace(objective, inputs=and_zero(x @ self.basis.T))
+        self.objective = replace(objective, inputs=and_zero(products(x, self.basis)))
         self.p = x.shape[1]
         a, b = np.split(start, [self.p], axis=1)
-        inside = a @ self.basis.T
-        left = a - inside @ self.basis
-        left -= (left @ self.basis.T) @ self.basis  # what rounding has left
+        inside, self.columns = products(a, self.basis), self.basis.T.copy()
+        left = a - products(inside, self.columns)
+        # the second time takes out what rounding has left
+        left -= products(products(left, self.basis), self.columns)
         y = np.linalg.norm(left, axis=1, keepdims=True)
         self.coordinates = np.hstack([inside, y, b])
 
@@ -51,7 +53,7 @@ class InSpan:
         kept = np.divide(y, had, out=np.ones_like(y), where=had > 0.0)
         out = np.empty_like(self.start)
         np.multiply(self.start[:, : self.p], kept, out=out[:, : self.p])
-        out[:, : self.p] += (inside - kept * first) @ self.basis
+        out[:, : self.p] += products(inside - kept * first, self.columns)
         out[:, self.p :] = b
         return out
 
