@@ -39,7 +39,6 @@ CLIMBS, ASCENTS, POLISH, SHORT = 4, 12, 2, 0.1
 # `hkflow margin`, some minutes
 WORK_OF_RECORD, WORK_OF_RUN, WORK_OF_MARGIN = 2**20, 2**27, 2**32
 POWERS, ABOVE = 60, (1e-6, 1e-4, 1e-2, 0.1, 1.0)  # of the largest eigenvalue of a matrix
-LIGHT = 2**24  # n p min(n, p) of the data's spread, for a record
 MOST_PEAKS = 200  # that one search returns
 GOLDEN = (1.0 + np.sqrt(5.0)) / 2.0
 
@@ -76,8 +75,8 @@ def global_upper_bound(
     coefficients : (n_data,), of units with k > 1 outputs (n_data · k,), one for each of their
         outputs, datum by datum: cones bound these for any p
     nodes : cones that are looked at, p > 3, as many as WORK_OF_RECORD allows if not given; with few
-        the bound is loose, and holds: with p or fewer it knows the spread of the data alone. It is
-        never negative there.
+        the bound is loose, and holds: it is at most the sum of the positive terms, and never
+        negative there.
     """
     nodes = nodes_within(WORK_OF_RECORD, inputs) if nodes is None else nodes
     return enclose(feature, inputs, coefficients, signs, nodes)[0]
@@ -178,8 +177,8 @@ def _over_cones(u, c, linear, signs, sums, nodes, enough, until):
 
 
 def _is_light(n, p, nodes):
-    """Whether `_by_spread` costs little, or less than so many cones."""
-    return n * p * min(n, p) <= max(LIGHT, (nodes - 1) * n * p**2)
+    """Whether `_by_spread` costs less than so many cones: not where a record has none."""
+    return nodes > p or (nodes - 1) * n * p**2 > WORK_OF_RECORD
 
 
 def _by_spread(u, c, linear):
@@ -220,7 +219,7 @@ def _largest_square(rows):
         top = (1.0 + more) * value
         try:
             np.linalg.cholesky(top * np.eye(len(K)) - K)
-            return min(top, trace)
+            return min((1.0 + 4.0 * len(K) ** 2 * np.finfo(float).eps) * top, trace)
         except np.linalg.LinAlgError:
             pass
     return trace
