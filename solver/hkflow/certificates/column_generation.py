@@ -162,14 +162,9 @@ def enclosed_max_margin(
             f"The tolerance is a relative gap, finite and at least 0, got {tolerance:g}."
         )
     if span := span_of_data(objective):
-        start = start and span.coordinates(start)
+        start = None if start is None else span.coordinates(start)
         found = enclosed_max_margin(span.objective, signs, tolerance, start, seconds, nodes, watch)
-        sizes = np.sqrt(objective.feature_sizes)
-        rounding = span.rounding * float(sizes @ found.dual.reshape(len(sizes), -1).sum(axis=1))
-        return _enclosed(
-            objective, span.measure(found.atoms), found.dual[_counted(objective)],
-            found.upper + rounding, found.certified, found.rounds, tolerance, found.resolution,
-        )  # fmt: skip
+        return _out_of_span(objective, span, found)
     feature, inputs = objective.feature, objective.inputs[counts]
     by_cones = is_enclosable(feature, objective.axes) and not is_searchable(feature, objective.axes)
     nodes = nodes_within(WORK_OF_MARGIN, inputs) if nodes is None else nodes
@@ -226,6 +221,16 @@ def enclosed_max_margin(
     return _enclosed(
         objective, *(known.atoms, dual, upper, peaks.certified or by_cones, len(known.bounds)),
         tolerance, NOTHING * known.size,
+    )  # fmt: skip
+
+
+def _out_of_span(objective, span, found):
+    """The MaxMargin of the data that one in coordinates of their span is."""
+    sizes = np.sqrt(objective.feature_sizes)
+    rounding = span.rounding * float(sizes @ found.dual.reshape(len(sizes), -1).sum(axis=1))
+    return _enclosed(
+        objective, span.measure(found.atoms), found.dual[_counted(objective)],
+        found.upper + rounding, found.certified, found.rounds, found.tolerance, found.resolution,
     )  # fmt: skip
 
 

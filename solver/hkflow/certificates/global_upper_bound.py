@@ -139,11 +139,15 @@ def _highest(activation, inputs, c, signs, nodes, enough, until):
     opposite = np.bincount(line, behind, len(u))
     linear = -opposite @ u
     if p > 3:
-        sums = [np.maximum(sign * sizes, 0.0).sum() for sign in signs]
-        if _is_light(len(u), p, nodes):
-            bounds = [_by_spread(u, sign * merged[:, None], sign * linear[None]) for sign in signs]
-            sums = np.minimum(sums, bounds)
-        bound, *found = _over_cones(*(u, merged, linear, signs, sums, nodes, enough / scale, until))
+        plain = [np.maximum(sign * sizes, 0.0).sum() for sign in signs]
+        if _main_axes_pay(len(u), p, nodes):
+            bounds = [
+                _by_main_axes(u, sign * merged[:, None], sign * linear[None]) for sign in signs
+            ]
+            plain = np.minimum(plain, bounds)
+        bound, *found = _over_cones(
+            *(u, merged, linear, signs, plain, nodes, enough / scale, until)
+        )
         return scale * (bound + slack(len(c))), *found
     whole = u.T @ (opposite[:, None] * u) if squared else np.vstack([linear, np.zeros((2, 3))])
     value = bound = -np.inf
@@ -153,13 +157,13 @@ def _highest(activation, inputs, c, signs, nodes, enough, until):
     return scale * (bound + slack(len(c))), *nowhere
 
 
-def _over_cones(u, c, linear, signs, sums, nodes, enough, until):
+def _over_cones(u, c, linear, signs, plain, nodes, enough, until):
     """The largest bound over the signs, at least 0, with all peaks: of each sign that of
-    cones.branch_and_bound or that of `sums`, whichever is lower. The signs share the time that is
-    left."""
+    cones.branch_and_bound or the plain one that is known without cones, whichever is lower. The
+    signs share the time that is left."""
     p, some = u.shape[1], np.flatnonzero(c)
     bound, points, found = 0.0, [np.zeros((0, p))], [np.zeros(0)]
-    for k, (sign, most) in enumerate(zip(signs, sums, strict=True)):
+    for k, (sign, most) in enumerate(zip(signs, plain, strict=True)):
         if nodes <= p or cones.open_cones(p, nodes) < p + 2:  # less than what covers the space
             bound = max(bound, most)
             continue
@@ -176,12 +180,12 @@ def _over_cones(u, c, linear, signs, sums, nodes, enough, until):
     return bound + p * cones.ON_FACE, np.concatenate(points), np.concatenate(found)
 
 
-def _is_light(n, p, nodes):
-    """Whether `_by_spread` costs less than so many cones: not where a record has none."""
+def _main_axes_pay(n, p, nodes):
+    """Whether `_by_main_axes` costs less than so many cones: not where a record has none."""
     return nodes > p or (nodes - 1) * n * p**2 > WORK_OF_RECORD
 
 
-def _by_spread(u, c, linear):
+def _by_main_axes(u, c, linear):
     """A bound of |Σ_j c_j (u_j·θ)₊ + A θ| over |θ| = 1 by main axes of the data: the lower of
 
         |A + ½ Σ c_j u_jᵀ| + ½ (C λ)^½   and   |A| + (C λ)^½,
@@ -198,8 +202,8 @@ def _by_spread(u, c, linear):
     rounding = 8.0 * (len(u) + u.shape[1]) * np.finfo(float).eps * total
     root = np.sqrt(total * (_largest_square(rows) + rounding))
     half = linear + 0.5 * np.einsum("nk,np->kp", c, u)
-    plain, half = np.sqrt([_largest_square(linear), _largest_square(half)])
-    return float(min(plain + root, half + 0.5 * root) + rounding)
+    whole, half = np.sqrt([_largest_square(linear), _largest_square(half)])
+    return float(min(whole + root, half + 0.5 * root) + rounding)
 
 
 def _largest_square(rows):
@@ -239,8 +243,8 @@ def _largest_norm(activation, inputs, c, nodes, enough, until):
     merged, behind = np.zeros((len(u), c.shape[1])), np.where(along < 0.0, sizes.T, 0.0).T
     np.add.at(merged, line, sizes)  # as in _highest
     u, linear = np.ascontiguousarray(u[:, :p]), -behind.T @ u[line, :p]
-    if _is_light(len(u), p, nodes):
-        bound = min(bound, _by_spread(u, merged, linear))
+    if _main_axes_pay(len(u), p, nodes):
+        bound = min(bound, _by_main_axes(u, merged, linear))
     if nodes > p and cones.open_cones(p, nodes) >= p + 2:  # enough to cover the space
         some = merged.any(axis=1)
         top, _, found, _ = cones.branch_and_bound(
