@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 
+import numpy as np
 import pytest
 from commands import coarse, hk, hk_alone
 from conftest import CASES, ROOT
@@ -89,6 +90,23 @@ def test_check_prints_a_case_that_runs(tmp_path):
     (tmp_path / "again.toml").write_text(out)
     (tmp_path / "iris.csv").write_bytes((IRIS.parent / "iris.csv").read_bytes())
     hk("check", tmp_path / "again.toml")
+
+
+def test_check_of_many_columns_does_not_name_them(tmp_path):
+    """2000 names were one line of 14,000 characters above all that was said."""
+    rows = np.random.default_rng(0).normal(size=(9, 61))
+    names = ",".join([*(f"g{k}" for k in range(60)), "y"])
+    np.savetxt(tmp_path / "wide.csv", rows, delimiter=",", header=names, comments="")
+    case = tmp_path / "wide.toml"
+    case.write_text(
+        'data = {source = "csv", file = "wide.csv", label = "y"}\ntime = {end = 1e-3, saves = 2}\n'
+        'objective = {activation = "relu", loss = "square"}\ndomain = {kind = "signed-sphere"}\n'
+        'initial = {kind = "uniform"}\nflow = {kind = "wasserstein"}\n'
+    )
+    out, _ = hk("check", case)
+    assert "# Data: 60 columns are inputs, all but the label." in out and '"g17"' not in out
+    case.write_text(out)
+    assert hk("check", case)[0].split("Expected time")[0] == out.split("Expected time")[0]
 
 
 def test_check_shows_what_a_run_to_an_accuracy_takes(tmp_path):

@@ -87,6 +87,12 @@ def test_a_dual_value_at_the_end_alone_is_a_dot(upper, words):
     assert texts == [*words, r"$\gamma$"]
 
 
+def test_a_max_margin_that_is_hardly_known_is_told_as_the_summary_tells_it():
+    ax = Figure().subplots()
+    draw_margins(ax, margins(30.0), found=max_margin_of(0.12, 5.0))
+    assert ax.get_legend().get_title().get_text() == r"$\gamma$ in [0.12, 5]"
+
+
 def test_planes_are_for_runs_that_predict_something():
     energy = hkflow.Sum(hkflow.External("-x"), axes=3)
     start = hkflow.Problem(hkflow.geodesic_mesh(1), energy, Flow(1.0))

@@ -21,6 +21,7 @@ import typer
 from ..errors import CaseError, HkflowError
 from ..operators.ranks import ALONE, launched, ranks
 
+MANY_COLUMNS = 40  # `check` does not name more of them, unless the case does
 # seconds that mpiexec has to pass on why a rank ends all: what it has not read by then is lost
 LAST_WORDS = 0.3
 
@@ -191,7 +192,13 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
 
             choice = plan(file)
             resolved, problem = build_case(choice.file)
-    typer.echo(toml_of(resolved))
+    named = getattr(resolved.data, "features", None) or ()
+    if len(named) > MANY_COLUMNS and file.case.data.features is None:
+        unnamed = resolved.data.model_copy(update={"features": None})
+        typer.echo(toml_of(resolved.model_copy(update={"data": unnamed})))
+        typer.echo(f"# Data: {len(named)} columns are inputs, all but the label.")
+    else:
+        typer.echo(toml_of(resolved))
     data = len(problem.objective.inputs)
     if resolved.method.kind == "grid" and problem.mesh:
         carriers = f"{problem.mesh.n_cells} cells"

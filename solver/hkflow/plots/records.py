@@ -199,7 +199,8 @@ def draw_margins(
     )
     best = high[-1]
     proved = low[-1] if abs(low[-1]) > 1e-12 * best else 0.0
-    text = rf"$\gamma$ in [{proved:.4g}, {best:.4g}]"
+    ends = (proved, best) if found is None else (max(proved, found.lower), min(best, found.upper))
+    text = r"$\gamma$ in [{:.4g}, {:.4g}]".format(*ends)
     most, seen = 3.0 * best, max(np.nanmax(records["margin"]), low[-1])
     if seen > 0.0:  # a loose bound leaves room for the margin
         most = min(most, 6.0 * seen)
