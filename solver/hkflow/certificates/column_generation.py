@@ -24,11 +24,13 @@ from .global_upper_bound import (
 )
 from .in_span import span_of_data
 from .margin import MaxMargin, Watch, power_above
+from .one_class_units import one_class_units
 from .search import Peaks, is_searchable, local_maxima
 
 # by number of coordinates: directions of the first programme; 500 beyond
 FIRST_POINTS = {2: 64, 3: 256}
 FEW = 500  # data
+FEW_FOR_UNITS = 1000  # data for whose classes units of their own are looked for: n³, half a second
 SHARE = 0.9  # of the highest: peaks so high are added with it
 MOST_NEW = 200
 MAX_ROUNDS = 200
@@ -170,16 +172,28 @@ def enclosed_max_margin(
     nodes = nodes_within(WORK_OF_MARGIN, inputs) if nodes is None else nodes
     points, point_signs = _first_directions(objective, signs, start)
     known = _Known(tolerance, np.inf if contradiction(objective) is None else 0.0)
-    proofs: list = []  # bounds by branch and bound, and their p
+    proofs: list = []  # certified bounds beyond S², and their p
+    units = None
+    if by_cones and len(inputs) <= FEW_FOR_UNITS:
+        units = one_class_units(objective, signs)
+    if units is not None:
+        atoms, p = units[0], units[1][_counted(objective)]
+        points = np.concatenate([points, atoms.positions])
+        point_signs = np.concatenate([point_signs, atoms.signs])
+        few = inputs.shape[1]  # cones do not cover the space: by the main axes of the data
+        bound, *_ = enclose(feature, inputs, _coefficients(objective, p), signs, few)
+        known.begin(_counted_features(objective, atoms.positions, atoms.signs), atoms, bound, p)
+        proofs.append((bound, p))
+    branched = False
     for round_ in range(MAX_ROUNDS):
         z = _counted_features(objective, points, point_signs)
         try:
             margin = l1_margin(z, until - time.monotonic())
         except HkflowError:  # out of time, or the solver cannot tell: what is known stands
-            if round_ == 0:
+            if known.atoms is None:
                 raise
             break
-        if feature.outputs > 1 and round_:
+        if len(known.bounds) and (feature.outputs > 1 or units):
             # where many p are optimal those of the programmes jump about: halfway to the best one
             # known, each round lowers its bound or cuts off the programme's p (Wentges 1997)
             best = known.duals[np.argmin(known.bounds)]
@@ -197,7 +211,7 @@ def enclosed_max_margin(
                 feature, inputs, c, signs, nodes, known.enough, until + LAST
             )
             proofs.append((bound, margin.dual))
-            ended = len(new) == 0
+            ended, branched = len(new) == 0, True
         if watch is not None and watch(round_ + 1, known.value, float(known.value + known.gap)):
             ended, nodes = True, min(nodes, nodes_within(WORK_OF_RUN, inputs))
         if ended or time.monotonic() > until:
@@ -213,13 +227,13 @@ def enclosed_max_margin(
     lowest = int(np.argmin(known.bounds))
     upper, dual = known.bounds[lowest], known.duals[lowest]
     if by_cones:
-        if not proofs:
+        if not branched:
             c = _coefficients(objective, dual)
             bound, *_ = enclose(feature, inputs, c, signs, nodes, known.value, until + LAST)
-            proofs = [(bound, dual)]
+            proofs.append((bound, dual))
         upper, dual = min(proofs, key=lambda proof: proof[0])
     return _enclosed(
-        objective, *(known.atoms, dual, upper, peaks.certified or by_cones, len(known.bounds)),
+        objective, *(known.atoms, dual, upper, by_cones or peaks.certified, known.rounds),
         tolerance, NOTHING * known.size,
     )  # fmt: skip
 
@@ -243,20 +257,28 @@ class _Known:
     """What the rounds of a search have shown.
 
     value, atoms : the largest margin, and the measure that has it
-    bounds (n_rounds,), duals (n_rounds, n_rows) : how high Σ p_i y_i φ goes, and p
-    size : of the largest feature;  ceiling : an upper value from elsewhere
+    bounds (n_known,), duals (n_known, n_rows) : how high Σ p_i y_i φ goes, and p
+    size : of the largest feature;  ceiling : a certified upper value;  rounds : of add
     """
 
     def __init__(self, tolerance: float, ceiling: float) -> None:
         self.tolerance, self.ceiling = tolerance, ceiling
-        self.value, self.size = -np.inf, 0.0
+        self.value, self.size, self.rounds = -np.inf, 0.0, 0
         self.atoms: Any = None
         self.bounds, self.duals = np.zeros(0), np.zeros((0, 0))
         self._narrowest, self._stalled = np.inf, 0
 
+    def begin(self, z: Floats, atoms: PointMeasure, bound: float, p: Floats) -> None:
+        """Take what is known before any linear programme: atoms and their features (n_rows,
+        n_atoms), a certified bound and its p."""
+        self.size, self.ceiling = float(np.abs(z).max()), min(self.ceiling, bound)
+        self.value, self.atoms = float((z @ atoms.weights).min()), atoms
+        self.bounds, self.duals = np.array([bound]), p[None]
+
     def add(self, z: Floats, margin: Any, peaks: Peaks, atoms: PointMeasure) -> bool:
         """Add a linear programme on the features z (n_rows, n_points), and what was found for its
         p; whether the largest margin has risen by more than rounding."""
+        self.rounds += 1
         self.size = max(self.size, float(np.abs(z).max()))
         self.bounds = np.append(self.bounds, max(peaks.bound, np.max(margin.dual @ z)))
         self.duals = np.vstack([self.duals.reshape(-1, len(z)), margin.dual])
