@@ -129,7 +129,8 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
     h(x) = ∫ φ(θ, x) dν(θ), more by one network for each class against the rest, or by softmax.
 
     ν follows the flow of its training, by the method "auto" of `hkflow.solve`, from the uniform
-    probability. Each input is brought to mean 0 and variance 1. A fit has no randomness in it.
+    probability, of joint-relu and softmax that on |a| = |b|. Each input is brought to mean 0 and
+    variance 1. A fit has no randomness in it.
 
     activation : φ, relu, squared-relu, linear, absolute-value, joint-relu, or a Feature
     bias : whether units have one
@@ -138,7 +139,7 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
         class, of relu or linear units, θ = (a, b), h(x) = ∫ b (a·x)₊ dν
     weight_decay : λ ≥ 0 of λ|ν|
     flow : a name, such as hellinger-kantorovich (both layers of the network are trained),
-        wasserstein, hellinger (output weights alone), or a Flow
+        wasserstein (directions of units alone), hellinger (masses of units alone), or a Flow
     time : t at which training ends; data that are hard to separate need more
     particles : of each network, an even number. Errors and costs are in proportion to 1/particles
         and to particles × data × inputs. A flow with noise makes new ones, up to ten times as many
