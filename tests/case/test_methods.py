@@ -201,6 +201,23 @@ def test_a_mesh_is_a_grid_by_default_and_no_mesh_the_best_method(case):
         hkflow.check(case(listed + "[method]\nparticles = 10\n", text))
 
 
+def test_a_density_that_stays_in_place_is_a_grid(case):
+    """Of output weights alone, which a network of the layers 'output' follows: 'auto' took
+    characteristics, which refused the mobility."""
+    text = MINIMAL.replace(FLOW, '[flow]\nkind = "output-layer"\n')
+    auto = '[method]\nkind = "auto"\n'
+    found, problem = hkflow.check(case(auto, text))
+    assert found.method.kind == "grid"
+    assert hkflow.solve(problem, 0.1, kind="auto").method == "grid"
+    with pytest.raises(hkflow.CaseError, match="cells is missing: this flow needs a grid, since"):
+        hkflow.check(case(auto, text.replace("cells = 24\n", "")))
+    to_accuracy = case(auto + "accuracy = 0.1\n", text.replace("cells = 24\n", ""))
+    assert hkflow.check(to_accuracy)[0].method.kind == "grid"
+    five = text.replace("[[0.5], [-1.0]]", "[[0.5, 1, 2, 3, 4], [-1.0, 1, 1, 1, 1]]")
+    with pytest.raises(hkflow.CaseError, match="Set method.kind = 'network'"):
+        hkflow.check(case(auto, five))
+
+
 def test_problems_in_python_have_the_same_default(tmp_path):
     objective = hkflow.Objective(
         hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), np.ones(2)

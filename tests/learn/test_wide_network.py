@@ -144,6 +144,7 @@ def test_tools_of_scikit_learn_take_them():
         ({"loss": "hinge"}, "Unknown loss 'hinge'"),
         ({"loss": "square"}, "Unknown loss 'square'"),
         ({"flow": "gradient"}, "Unknown flow 'gradient'"),
+        ({"flow": "output-layer"}, r"depth 2; this one, Flow\(transport=0.0, reaction=1.0, dep"),
         ({"loss": ["logistic"]}, r"Unknown loss '\['logistic'\]'. Did you mean 'logistic'"),
         ({"activation": np.tanh}, "of a function of your own take hkflow.ridge"),
         ({"class_weight": "even"}, "'class_weight' parameter"),

@@ -55,6 +55,8 @@ def best_method_of(
         case.domain.kind == "fixed-features",
         varies(case),
         data is not None and has_many_kinks(data.inputs),
+        # a case to an accuracy still has the name of its flow
+        1.0 if getattr(case.flow, "kind", None) == "output-layer" else case.flow.depth,
     )
 
 
@@ -72,10 +74,13 @@ def varies(case: Case | ProblemCase) -> bool:
 
 def _best_method(case, data):
     """The table of that method: its points are given, or the centres of the cells."""
-    kind, _ = best_method_of(case, data)
+    kind, why = best_method_of(case, data)
     meshed = case.domain.cells is not None and case.method.particles is None
     keys = case.method.model_dump(exclude={"kind"}, exclude_none=True)
     if kind == "grid":
+        unsized = case.domain.cells is None and case.method.accuracy is None
+        if unsized and case.domain.kind != "fixed-features":
+            raise CaseError(f"domain.cells is missing: this flow needs a grid, since {why}")
         keys.pop("particles", None)
     elif meshed and case.initial.kind != "points":
         keys["points"] = "mesh"

@@ -108,6 +108,11 @@ class WideNetwork(BaseEstimator):
         flow = self.flow
         if not isinstance(flow, Flow):
             flow = named_flow(flow, feature.degree, len(signs) == 2)
+        if flow.depth != 2.0:
+            raise ValueError(
+                f"Estimators train particles, whose flows have depth 2; this one, {flow}, moves a"
+                " density on a grid: take a case, or hkflow.solve."
+            )
         return Problem(None, objective, flow, signs, initial)
 
     def _feature(self, outputs):

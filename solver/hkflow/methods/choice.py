@@ -43,8 +43,9 @@ def kind_of(problem: Problem, kind: str | None = None) -> str:
     objective, meshed = problem.objective, problem.mesh is not None
     data = bool(len(objective.inputs))
     name, varies = objective.feature.name, bool(problem.flow.varies)
-    many = has_many_kinks(objective.inputs)
-    return best_method(name, problem.spreads, data, meshed, problem.domain.fixed, varies, many)[0]
+    fixed, many = problem.domain.fixed, has_many_kinks(objective.inputs)
+    depth = problem.flow.depth
+    return best_method(name, problem.spreads, data, meshed, fixed, varies, many, depth)[0]
 
 
 def make_method(problem: Problem, kind: str | None = None, **options: Any) -> Method:

@@ -58,19 +58,22 @@ def best_method(
     discrete: bool,
     varies: bool = False,
     many: bool = False,
+    depth: float = 2.0,
 ) -> tuple[str, str]:
     """The method with most accuracy per second, and why: what `kind = "auto"` takes.
 
     activation : its name;  spreads : see Problem
     data : whether F has the risk of data, with or without energies beside it
     meshed : whether a mesh of the domain is given;  discrete : whether the domain is atoms
-    varies : whether a rate varies;  many : see `has_many_kinks`
+    varies : whether a rate varies;  many : see `has_many_kinks`;  depth : of the flow
     """
     from ..objectives.activations import FEATURES  # slow to load
 
     feature = FEATURES.get(activation)
     if discrete:
         return "grid", "the domain is finite"
+    if depth != 2.0:
+        return "grid", f"its mobility is that of depth {depth:g}, of a density that stays in place"
     if spreads:
         return (
             ("grid", "noise or entropy makes the measure a density")

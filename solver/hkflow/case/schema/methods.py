@@ -93,7 +93,7 @@ class GridMethod(ToAccuracy):
 class AutomaticMethod(ToAccuracy):
     """The method with most accuracy per second: characteristics for ReLU, absolute-value and linear
     units without noise, unless data are very many; a grid for noise, entropy, rates that vary and
-    population risks where domain.cells are given; else particles."""
+    population risks where domain.cells are given, and for output-layer; else particles."""
 
     kind: Literal["auto"]
     particles: Count | None = Field(
