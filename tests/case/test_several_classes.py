@@ -73,6 +73,26 @@ def inline(x, labels, start, **method):
     return CASE | case | {"method": method, "time": {"end": 0.5}}
 
 
+@pytest.mark.parametrize(
+    ("method", "off"),
+    [
+        ({"kind": "particles", "particles": 40}, 1e-14),
+        ({"kind": "particles", "particles": 40, "points": "random"}, 1e-14),
+        ({"kind": "grid"}, 0.1),  # of cells that hold some of it
+    ],
+)
+def test_balanced_units_have_input_and_output_weights_of_one_size(method, off, rng):
+    """The last output alone had the size of all others and the inputs."""
+    x, labels = rng.normal(size=(9, 2)), np.arange(9) % 2
+    case = inline(x, labels, []) | {"initial": {"kind": "balanced"}, "method": method}
+    case["domain"] = (
+        {"kind": "sphere", "cells": 840} if method["kind"] == "grid" else CASE["domain"]
+    )
+    start = hkflow.check(case)[1].atoms()
+    sizes = np.linalg.norm(start.positions[start.weights > 0.0, :2], axis=1)
+    assert start.positions.shape[1] == 4 and np.abs(sizes**2 - 0.5).max() < 2.0 * off
+
+
 def test_particles_follow_their_equations(rng, tmp_path):
     """Against scipy's integrator with tight tolerances; ReLU units that stay off their kinks."""
     x, labels = np.abs(rng.normal(size=(9, 2))), np.arange(9) % 3

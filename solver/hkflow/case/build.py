@@ -70,10 +70,10 @@ def build_problem(
         if earlier is not None:
             start = _left_by(earlier, case, domain, objective, mesh)
         elif mesh is not None:
-            start = initial_density(case, folder, mesh, domain.signs)
+            outputs = feature_of_data(objective).outputs
+            start = initial_density(case, folder, mesh, domain.signs, outputs)
         else:
-            degree = feature_of_data(objective).degree
-            start = initial_points(case, folder, axes, domain.signs, degree)
+            start = initial_points(case, folder, axes, domain.signs, feature_of_data(objective))
         density = density_function(case, axes, domain.signs, mesh)
         preparation, test = data and data.preparation, None
         if data and data.test:

@@ -1,6 +1,7 @@
 """The measure at the start of a case: on a mesh, or as points."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from ..measures.initial import (
     with_mass,
 )
 from ..measures.point_measure import PointMeasure, Units, atoms_of_points
+from ..objectives.activations import Feature
 from ..objectives.losses import LARGEST_LOG
 from .datafiles import read_points
 from .randomness import START, random_numbers
@@ -32,17 +34,18 @@ from .starts import start_in_file
 DEFAULT_POINTS = 1000
 
 
-def initial_density(case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...]) -> Floats:
-    """The initial density on a mesh, (n_signs, n_cells)."""
+def initial_density(
+    case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...], outputs: int = 1
+) -> Floats:
+    """The initial density on a mesh, (n_signs, n_cells);  outputs : of a unit."""
     table = case.initial
     if table.kind == "points":
         return atoms_on_mesh(mesh, signs, _listed_points(table, folder, mesh.dim + 1, signs))
     if table.kind == "file":
         return start_in_file(folder / table.file, table.mass, mesh.dim + 1, signs, mesh)  # type: ignore[return-value]
     if table.kind == "balanced":
-        return atoms_on_mesh(
-            mesh, signs, balanced_atoms(64 * mesh.n_cells, mesh.dim).scaled_to(table.mass)
-        )
+        atoms = balanced_atoms(64 * mesh.n_cells, mesh.dim, outputs=outputs)
+        return atoms_on_mesh(mesh, signs, atoms.scaled_to(table.mass))
     if table.kind in ("zero", "scaled"):
         weight = 0.0 if table.kind == "zero" else _weight(table.scale, case.flow.depth)
         return np.full((len(signs), mesh.n_cells), weight)
@@ -99,7 +102,7 @@ def _weight(scale, depth):
 
 
 def initial_points(
-    case: Case, folder: Path, axes: int, signs: tuple[int, ...], degree: int | None
+    case: Case, folder: Path, axes: int, signs: tuple[int, ...], feature: Feature
 ) -> PointMeasure | Units:
     """The first particles, as PointMeasure, or a network's first Units."""
     table, method, rng = case.initial, case.method, random_numbers(case.seed, START)
@@ -114,14 +117,14 @@ def initial_points(
                 "method.points: 'gaussian' draws the whole start; leave out [initial] and choose"
                 " method.scale."
             )
+        degree: Any = feature.degree
         units = Units.gaussian(rng, n, axes, degree, method.scale)
         if len(signs) == 1:
             units = Units(units.hidden, np.abs(units.output))
         return units if method.kind == "network" else units.atoms(degree or 0)
     if table.kind == "balanced":
-        return balanced_atoms(n, axes - 1, rng if method.points == "random" else None).scaled_to(
-            table.mass
-        )
+        drawn = rng if method.points == "random" else None
+        return balanced_atoms(n, axes - 1, drawn, feature.outputs).scaled_to(table.mass)
     if table.kind == "zero":
         if method.kind != "network" or method.layers != "output":
             raise CaseError(

@@ -88,7 +88,7 @@ def _network(run, k, normalised):
 
 def _start(case, problem):
     objective = problem.objective
-    return initial_points(case, Path(), objective.axes, problem.signs, objective.feature.degree)
+    return initial_points(case, Path(), objective.axes, problem.signs, objective.feature)
 
 
 def _numbers(solution, normalised):

@@ -137,7 +137,8 @@ class RunInitial(Table):
 
 
 class BalancedInitial(Initial):
-    """With activation joint-relu: the uniform measure on |a| = |b|, which the flow keeps."""
+    """With activation joint-relu or the loss softmax: the uniform measure on |a| = |b|, which the
+    flow keeps."""
 
     kind: Literal["balanced"]
 
