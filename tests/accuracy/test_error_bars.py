@@ -8,7 +8,7 @@ import pytest
 
 import hkflow
 from hkflow.accuracy import companion, companions, plan
-from hkflow.accuracy.estimate import FACTOR, FAR, of_difference
+from hkflow.accuracy.estimate import FACTOR, FAR, of_difference, rms
 from hkflow.accuracy.quantities import quantities
 from hkflow.analysis.summary import summary
 from hkflow.methods.choice import make_method
@@ -585,6 +585,38 @@ def test_bars_of_points_in_many_dimensions_are_near_their_errors(axes):
     bar = hkflow.error_bars(run).bars["predictions"].space[-1]
     error = run.problem.objective.rms(run.predictions[-1] - better.predictions[-1])
     assert error <= bar <= 10.0 * error
+
+
+def of_few_data(seed=0, points=200):
+    """A regression of fewer data than inputs, which is fitted soon, and of rows that are held out;
+    from evenly spread or, with a seed, from random points."""
+    rng = np.random.default_rng(0)
+    x = hkflow.with_bias(rng.normal(size=(24, 30)))
+    relu, square, y = hkflow.FEATURES["relu"], hkflow.RISKS["square"], x[:, 0] + np.abs(x[:, 1])
+    objective = hkflow.Objective(relu, square, x[:8], y[:8])
+    test = hkflow.Objective(relu, square, x[8:], y[8:])
+    if seed:
+        positions = hkflow.random_uniform(np.random.default_rng(seed), points, 30)
+    else:
+        positions = hkflow.quasi_uniform(points, 30)
+    start = hkflow.PointMeasure(np.tile(positions, (2, 1)), np.repeat([1.0, -1.0], points))
+    return hkflow.Problem(
+        None, objective, hkflow.Flow(1.0, 2.0), (1, -1), start.scaled_to(1.0),
+        density=lambda points, sign: np.ones(len(points)), test=test,
+    )  # fmt: skip
+
+
+def test_data_that_are_fitted_have_smaller_errors_than_rows_that_are_held_out():
+    times = [0.0, 5.0, 10.0]
+    run, fine = (hkflow.solve(of_few_data(*one), 10.0, times) for one in ((), (1, 2000)))
+    bars = hkflow.error_bars(run)
+    on_data = rms(run.predictions - fine.predictions)
+    held_out = rms(run.test_predictions - fine.test_predictions)
+    assert bars.label("test_predictions") == "test predictions"
+    assert (held_out[1:] <= bars["test_predictions"][1:]).all()
+    assert (bars["test_predictions"][1:] <= 10.0 * held_out[1:]).all()
+    assert (on_data[1:] <= bars["predictions"][1:]).all()
+    assert held_out[-1] > 10.0 * bars["predictions"][-1]
 
 
 def test_given_points_have_an_error_in_time_alone():

@@ -134,6 +134,11 @@ def test_error_bars_stand_beside_predictions(run):
     found.__dict__["errors"] = hkflow.ErrorBars(found.time, {"predictions": bar})
     made = predicted(found, read_rows(found, run.path.parent / "train.csv"))
     assert made["error"] == pytest.approx(np.full(30, 0.03))
+    wide = Bar(np.array([0.0, 0.5]), np.array([0.0, 0.1]))  # of rows that are not fitted
+    bars = {"predictions": bar, "test_predictions": wide}
+    found.__dict__["errors"] = hkflow.ErrorBars(found.time, bars)
+    made = predicted(found, read_rows(found, run.path.parent / "train.csv"))
+    assert made["error"] == pytest.approx(np.full(30, 0.6))
     assert "error" not in predicted(run, read_rows(run, run.path.parent / "train.csv"))
 
 

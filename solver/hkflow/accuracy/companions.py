@@ -176,16 +176,17 @@ def _told_by_looser(run, plan, made):
 def _bars(run, plan, made):
     """The bars of a run from the companions that were made, which have some of its saves."""
     saves, rival = plan.saves, plan.rival
+    test = None if run.test is None else run.test.inputs
     normalised = any(is_large(one) for one in (run, *made.values()))
     if rival:  # in the units of whose bars all is told
         normalised = rival.bars.normalised
     found = {
-        key: quantities(one, normalised, saves if len(one.time) > len(saves) else None)
+        key: quantities(one, normalised, saves if len(one.time) > len(saves) else None, test)
         for key, one in made.items()
     }
-    found[id(plan.own)] = quantities(run, normalised, saves)
+    found[id(plan.own)] = quantities(run, normalised, saves, test)
     if rival:
-        found[id(rival)] = quantities(rival.run, normalised, saves)
+        found[id(rival)] = quantities(rival.run, normalised, saves, test)
     others = [rival] if rival else plan.apart
     others = others if all(id(one) in found for one in others) else []
     over_kinks = bool(plan.pair) and steps_over_kinks(plan.pair[0])

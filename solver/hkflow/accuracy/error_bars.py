@@ -12,6 +12,7 @@ from ..shown import Shown
 
 LABELS = {  # of quantities, and of what they are in units of the mass where that is beyond numbers
     "predictions": ("predictions", "predictions/mass"),
+    "test_predictions": ("test predictions", "test predictions/mass"),
     "objective": ("objective", "objective/mass"),
     "log_mass": ("log mass", "log mass"),
     "margin": ("margin/mass", "margin/mass"),
@@ -48,8 +49,8 @@ class ErrorBars(Shown):
     quantity of `bars`.
 
     time : (n_saves,);  bars : {"predictions": Bar, "objective", "log_mass", "margin", "moment"},
-        without data "second_moment", and where these are in units of the mass "plain_predictions",
-        if the mass is not beyond numbers
+        with test data "test_predictions", without data "second_moment", and where these are in
+        units of the mass "plain_predictions", if the mass is not beyond numbers
     each : (n_saves, n_data), of k outputs (n_saves, n_data, k), of every prediction, space and
         time together
     normalised : whether predictions, objective and moments are those of ν/|ν|

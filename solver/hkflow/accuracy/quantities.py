@@ -6,7 +6,7 @@ from ..arguments import Floats, Integers
 from ..measures.point_measure import DensityAndAtoms
 from ..methods.choice import method_class
 from ..methods.step import SMALLEST
-from ..solving.predicting import unscaled
+from ..solving.predicting import predictions_at, unscaled
 from ..solving.registry import are_per_mass
 from ..solving.result import Result
 
@@ -18,13 +18,15 @@ def is_large(run: Result) -> bool:
     return are_per_mass(run.records) or bool((run.records["log_mass"] > LARGE).any())
 
 
-def quantities(run: Result, normalised: bool, given: Integers | None = None) -> dict[str, Floats]:
+def quantities(
+    run: Result, normalised: bool, given: Integers | None = None, test: Floats | None = None
+) -> dict[str, Floats]:
     """Predictions, objective, log mass, margin of classifiers and first moment at the saves,
     (n_saves, k) each; without data the second moment ∫θθᵀ dν as well, which sees what is even in θ.
 
     normalised : predictions, objective and moments in units of the mass; predictions in plain units
         besides, infinite where they are beyond numbers
-    given : saves, if not all
+    given : saves, if not all;  test : (n_test, p) further inputs, bias included, to predict
     """
     saves = list(range(len(run.time))) if given is None else given.tolist()
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -36,6 +38,8 @@ def quantities(run: Result, normalised: bool, given: Integers | None = None) -> 
         unit = 1.0 / mass if normalised else np.exp(log_scale)[:, None]
         h = run.scaled_predictions[saves].reshape(len(saves), -1)
         found = {"predictions": h * unit} if len(run.targets) else {}
+        if test is not None:
+            found["test_predictions"] = unit * np.array([_at(run, k, test) for k in saves])
         found["objective"] = np.array([[run.objective_at(k, normalised)] for k in saves])
         found["log_mass"] = log_mass[:, None]
         objective = run.problem.objective
@@ -50,6 +54,13 @@ def quantities(run: Result, normalised: bool, given: Integers | None = None) -> 
             for name, one in moments.items()
         }
     return found
+
+
+def _at(run, save, inputs):
+    """h at inputs (n, p) at one save in units of e^log_scale, (n k,)."""
+    measure = method_class(run.method).measure
+    scale = run.log_scale[save]
+    return predictions_at(inputs, run.problem, measure, run.state_at(save), scale).ravel()
 
 
 def _integrals(run, save, even):

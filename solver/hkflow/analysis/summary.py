@@ -62,6 +62,9 @@ def _errors(run):
         extent = np.ptp(values) if len(values) > 1 else np.abs(values).max()
         share = f", {100.0 * bar / extent:.2g} % of their range" if extent > 0.0 else ""
         rows.append((bars.label("predictions"), f"± {bar:.1e} (RMS{share}), at most {largest:.1e}"))
+        if "test_predictions" in bars.bars:
+            name, test = bars.label("test_predictions"), bars["test_predictions"][-1]
+            rows.append((name, f"± {test:.1e} (RMS)"))
     else:
         for name in filter(bars.bars.__contains__, MOMENTS):
             rows.append((bars.label(name), f"± {bars[name][-1]:.1e} (RMS of its coordinates)"))

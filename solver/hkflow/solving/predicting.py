@@ -38,14 +38,22 @@ def unscaled(state: dict) -> tuple[dict, float]:
 
 
 def test_predictions_of(problem: Problem, measure: Any, state: dict, log_scale: float) -> Floats:
-    """h on the test data of a problem for a state, in units of e^log_scale; (n_test,), of
-    vectors (n_test, k).
+    """h on the test data of a problem for a state, see `predictions_at`; (n_test,), of vectors
+    (n_test, k)."""
+    assert problem.test is not None
+    return predictions_at(problem.test.inputs, problem, measure, state, log_scale)
+
+
+def predictions_at(
+    inputs: Floats, problem: Problem, measure: Any, state: dict, log_scale: float
+) -> Floats:
+    """h at inputs (n, p), bias included, for a state, in units of e^log_scale; (n,), of vectors
+    (n, k).
 
     measure : the method's function of a state
     """
-    assert problem.test is not None
     small, scale = unscaled(state)
     atoms = problem.atoms_of(measure(small))
     with np.errstate(over="ignore", invalid="ignore"):
         factor = np.exp(scale - log_scale)
-        return factor * predictions_of(problem.objective.feature, atoms, problem.test.inputs)
+        return factor * predictions_of(problem.objective.feature, atoms, inputs)

@@ -26,7 +26,8 @@ def read_rows(run: Result, path: str | Path) -> Columns:
 def predicted(run: Result, columns: Columns) -> dict[str, Any]:
     """Columns (n,) by name, one entry for each row: its line, or row from 1; the prediction of the
     last save, or one for each class; the class, if the run tells some apart, "" where none leads;
-    and the error bar of predictions on the data (root mean square), if it has one.
+    and the error bar of predictions on the test data, else on the data (root mean square), if it
+    has one.
 
     Where the mass is beyond numbers they are predictions/mass. A row with a missing value that the
     run does not impute has the prediction nan.
@@ -54,7 +55,9 @@ def predicted(run: Result, columns: Columns) -> dict[str, Any]:
         table["class"] = _classes(run.preparation, values)
     bars = run.errors
     if bars is not None and "predictions" in bars.bars and bars.normalised == normalised:
-        table["error"] = np.where(known, bars["predictions"][-1], np.nan)
+        # data that are fitted have smaller ones than other rows
+        name = "test_predictions" if "test_predictions" in bars.bars else "predictions"
+        table["error"] = np.where(known, bars[name][-1], np.nan)
     return table
 
 
