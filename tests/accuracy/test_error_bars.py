@@ -619,6 +619,28 @@ def test_data_that_are_fitted_have_smaller_errors_than_rows_that_are_held_out():
     assert held_out[-1] > 10.0 * bars["predictions"][-1]
 
 
+@pytest.mark.parametrize(("loss", "activation"), [("softmax", "relu"), ("square", "joint-relu")])
+def test_balanced_units_of_a_case_have_an_error_in_space(loss, activation, tmp_path):
+    """They were taken for the measure itself, and bars 47 times too small."""
+    x = np.random.default_rng(0).normal(size=(40, 3))
+
+    def made(points, **error):
+        case = {
+            "data": {"source": "inline", "inputs": x, "targets": 1.0 * (x[:, 0] > 0.0)},
+            "objective": {"loss": loss, "activation": activation, "bias": True},
+            "domain": {"kind": "sphere"}, "initial": {"kind": "balanced"},
+            "flow": {"kind": "hellinger-kantorovich"}, "time": {"end": 2.0, "saves": 3},
+            "method": {"kind": "particles", "particles": points, "stepper": "dopri5"},
+        }  # fmt: skip
+        return hkflow.run(case, output=tmp_path / str(points), error=error)
+
+    run, fine = made(100), made(4000, companions="none")
+    off = rms((run.predictions - fine.predictions).reshape(3, -1))[1:]
+    bars = run.errors.bars["predictions"]
+    assert (off <= bars.space[1:]).all() and (bars.space[1:] <= 20.0 * off).all()
+    assert (bars.time[1:] < off).all()
+
+
 def test_given_points_have_an_error_in_time_alone():
     problem = replace(on_circle(), mesh=None, initial=hkflow.PointMeasure([[1.0, 0.2], [0.0, 1.0]]))
     run = hkflow.solve(problem, 2.0, SAVES, kind="particles", tolerance=1e-3)

@@ -15,7 +15,7 @@ from ..geometry.domain import Meshes
 from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform
 from ..geometry.transfer import restrict
-from ..measures.initial import Caps, CellDensity, InitialDensity, with_mass
+from ..measures.initial import BalancedUnits, Caps, CellDensity, InitialDensity, with_mass
 from ..measures.point_measure import DensityAndAtoms, PointMeasure, with_each_sign
 from ..methods.choice import make_method, method_class
 from ..methods.rules import best_method, has_many_kinks
@@ -202,6 +202,9 @@ def _thinner(problem, count, mesh_of):
     if problem.mesh is not None:
         mesh = mesh_of(problem.domain.meshes, count)
         return replace(problem, mesh=mesh, initial=_carried(problem, mesh), exact=None)
+    if isinstance(problem.density, BalancedUnits):
+        atoms = problem.density.atoms(count, problem.dim)
+        return replace(problem, initial=atoms.scaled_to(problem.initial.mass), exact=None)
     points = quasi_uniform(count, problem.dim)
     shape = getattr(problem.density, "relative", problem.initial_density)
     weights = np.concatenate([shape(points, sign) for sign in problem.signs])

@@ -64,17 +64,16 @@ def build_problem(
     domain = domain_of(case, axes)
     draw = getattr(objective, "draw", None) or fresh_data(case, feature)  # of a population
     try:
-        mesh = None
+        mesh, outputs = None, feature_of_data(objective).outputs
         if case.method.kind == "grid" or domain.fixed or case.method.points == "mesh":
             mesh = build_mesh(case, domain)
         if earlier is not None:
             start = _left_by(earlier, case, domain, objective, mesh)
         elif mesh is not None:
-            outputs = feature_of_data(objective).outputs
             start = initial_density(case, folder, mesh, domain.signs, outputs)
         else:
             start = initial_points(case, folder, axes, domain.signs, feature_of_data(objective))
-        density = density_function(case, axes, domain.signs, mesh)
+        density = density_function(case, axes, domain.signs, outputs, mesh)
         preparation, test = data and data.preparation, None
         if data and data.test:
             test = test_objective(objective, *data.test)

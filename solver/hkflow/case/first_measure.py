@@ -11,6 +11,7 @@ from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform, random_uniform
 from ..geometry.sphere import surface_area
 from ..measures.initial import (
+    BalancedUnits,
     Caps,
     Expression,
     InitialDensity,
@@ -61,17 +62,20 @@ def initial_density(
 
 
 def density_function(
-    case: Case, axes: int, signs: tuple[int, ...], mesh: Mesh | None = None
-) -> InitialDensity | None:
-    """The initial density at every point, with the mass that cells or first atoms have; None where
-    it is not known.
+    case: Case, axes: int, signs: tuple[int, ...], outputs: int = 1, mesh: Mesh | None = None
+) -> InitialDensity | BalancedUnits | None:
+    """The initial density at every point, with the mass that cells or first atoms have, or what
+    tells of balanced units; None where it is not known.
 
+    outputs : of a unit
     mesh : whose cells they start from, None if they start from evenly spread points
     """
     table, method = case.initial, case.method
     if method.kind == "network" or getattr(method, "points", "") == "gaussian":
         return None
     even = mesh is not None or method.points == "quasi-uniform"
+    if table.kind == "balanced":
+        return BalancedUnits(outputs) if even and mesh is None else None
     if not (
         table.kind == "uniform" or even and table.kind in ("von-mises-fisher", "caps", "expression")
     ):

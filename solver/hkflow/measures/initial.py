@@ -253,6 +253,22 @@ def balanced_atoms(
     return PointMeasure(np.concatenate([np.hstack([half, ones]), np.hstack([half, -ones])]))
 
 
+@dataclass(frozen=True)
+class BalancedUnits:
+    """The uniform measure on |a| = |b| of units with some outputs, which atoms alone tell: it has
+    no density."""
+
+    outputs: int
+
+    def atoms(self, n: int, dim: int) -> PointMeasure:
+        """About n atoms on S^dim, evenly spread."""
+        return balanced_atoms(n - n % 2, dim, outputs=self.outputs)
+
+    def __call__(self, points: Floats, sign: float) -> Floats:
+        """Raises ValueError."""
+        raise ValueError("The measure on |a| = |b| has no density on the sphere of (a, b).")
+
+
 def atoms_on_mesh(mesh: Mesh, signs: tuple[int, ...], atoms: PointMeasure) -> Floats:
     """Point masses as a density (n_signs, n_cells): each goes to the cell that holds it."""
     density = np.zeros((len(signs), mesh.n_cells))

@@ -47,6 +47,7 @@ from ..methods.characteristics.history import ASIDE, History
 from ..methods.choice import method_class
 from ..objectives.activations import FEATURES
 from ..objectives.losses import ALL_RISKS
+from ..objectives.protocol import feature_of_data
 from ..problem.flow import Flow
 from ..problem.problem import Problem
 from ..solving.predicting import LARGEST_LOG_MASS, unscaled
@@ -296,7 +297,8 @@ class Run(Result):
             return CellDensity(self.mesh, self.initial, signs)
         if self.case.data.source == "arrays":
             return density_of(self.case, self.own, self.name)
-        return density_function(self.case, objective.axes, signs, self.mesh)
+        outputs = feature_of_data(objective).outputs
+        return density_function(self.case, objective.axes, signs, outputs, self.mesh)
 
     def _objective(self):
         """Objective, closed-form solution and function that draws fresh data, the latter two or
