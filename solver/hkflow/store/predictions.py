@@ -26,8 +26,8 @@ def read_rows(run: Result, path: str | Path) -> Columns:
 def predicted(run: Result, columns: Columns) -> dict[str, Any]:
     """Columns (n,) by name, one entry for each row: its line, or row from 1; the prediction of the
     last save, or one for each class; the class, if the run tells some apart, "" where none leads;
-    and the error bar of predictions on the test data, else on the data (root mean square), if it
-    has one.
+    and the error bar of predictions (root mean square), if it has one: the larger of those on the
+    data and on the test data.
 
     Where the mass is beyond numbers they are predictions/mass. A row with a missing value that the
     run does not impute has the prediction nan.
@@ -56,8 +56,8 @@ def predicted(run: Result, columns: Columns) -> dict[str, Any]:
     bars = run.errors
     if bars is not None and "predictions" in bars.bars and bars.normalised == normalised:
         # data that are fitted have smaller ones than other rows
-        name = "test_predictions" if "test_predictions" in bars.bars else "predictions"
-        table["error"] = np.where(known, bars[name][-1], np.nan)
+        there = filter(bars.bars.__contains__, ("predictions", "test_predictions"))
+        table["error"] = np.where(known, max(bars[name][-1] for name in there), np.nan)
     return table
 
 
