@@ -16,6 +16,7 @@ from hkflow.methods.grid.steppers.muscl_hancock import MusclHancock
 from hkflow.plots.records import objective_of
 from hkflow.solving.registry import are_per_mass
 from hkflow.store.estimates import BARS
+from hkflow.store.predictions import predicted, read_rows
 from hkflow.store.results import pack
 
 SAVES = np.linspace(0.0, 2.0, 5)
@@ -617,6 +618,34 @@ def test_data_that_are_fitted_have_smaller_errors_than_rows_that_are_held_out():
     assert (bars["test_predictions"][1:] <= 10.0 * held_out[1:]).all()
     assert (on_data[1:] <= bars["predictions"][1:]).all()
     assert held_out[-1] > 10.0 * bars["predictions"][-1]
+
+
+def test_rows_that_are_not_fitted_have_wider_bars(tmp_path):
+    """Of fewer data than inputs, whose own bar is a hundredth of their error; from the folder and
+    from results.h5 alone."""
+    x = np.random.default_rng(0).normal(size=(32, 30))
+    case = {
+        "data": {"source": "inline", "inputs": x[:8], "targets": x[:8, 0] + np.abs(x[:8, 1])},
+        "objective": {"loss": "square", "activation": "relu", "bias": True},
+        "domain": {"kind": "signed-sphere"}, "initial": {"kind": "uniform"},
+        "flow": {"kind": "hellinger-kantorovich"}, "time": {"end": 10.0, "saves": 3},
+    }  # fmt: skip
+
+    def made(points, **error):
+        method = {"method": {"kind": "characteristics", "particles": points}}
+        return hkflow.run(case | method, output=tmp_path / str(points), error=error)
+
+    run, fine = made(400), made(4000, companions="none")
+    header = ",".join(f"x{k}" for k in range(30))
+    np.savetxt(tmp_path / "new.csv", x, delimiter=",", header=header, comments="")
+    table = predicted(run, read_rows(run, tmp_path / "new.csv"))
+    off = np.sqrt(np.mean((table["prediction"] - fine.predict(x))[8:] ** 2))
+    bar = np.sqrt(np.mean(table["error"][8:] ** 2))
+    assert off <= bar <= 12.0 * off and off > 10.0 * run.errors["predictions"][-1]
+    assert (table["error"][:8] < 0.1 * bar).all()
+    packed = hkflow.load(run.path / "results.h5")
+    again = predicted(packed, read_rows(packed, tmp_path / "new.csv"))
+    assert (again["error"] == table["error"]).all()
 
 
 @pytest.mark.parametrize(("loss", "activation"), [("softmax", "relu"), ("square", "joint-relu")])

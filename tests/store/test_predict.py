@@ -122,7 +122,9 @@ def test_a_row_that_no_class_leads_has_none(run, names, monkeypatch):
     scores = np.array([[0.0, -1.0, -2.0], [0.0, 0.0, -1.0], [np.nan] * 3, [-1.0, 0.0, 1.0]])
     monkeypatch.setattr(type(run), "class_names", list(names))
     monkeypatch.setattr(
-        type(run), "predict", lambda *_: scores if names else np.array([1.0, 0.0, np.nan, -1.0])
+        type(run),
+        "predict",
+        lambda *_, **__: scores if names else np.array([1.0, 0.0, np.nan, -1.0]),
     )
     made = predicted(run, read_rows(run, run.path.parent / "train.csv"))
     assert made["class"].tolist() == (["a", "", "", "c"] if names else ["ill", "", "", "well"])

@@ -190,7 +190,7 @@ def _bars(run, plan, made):
     others = [rival] if rival else plan.apart
     others = others if all(id(one) in found for one in others) else []
     over_kinks = bool(plan.pair) and steps_over_kinks(plan.pair[0])
-    bars, each = {}, np.zeros(run.scaled_predictions.shape)
+    bars, each, nearby, stretch = {}, np.zeros(run.scaled_predictions.shape), None, 0.0
     for name, values in found[id(plan.own)].items():
         if not all(np.isfinite(one[name]).all() for one in found.values()):
             continue  # of a mass that vanishes, or is beyond numbers
@@ -204,13 +204,19 @@ def _bars(run, plan, made):
         space_and_time = (_at_all(one, saves) for one in (bar.space, bar.time))
         bars[name] = Bar(*space_and_time, bar.order, bar.verdict)
         if name == "predictions":
-            coarser = of([*plan.coarse, *plan.batches, *others, *plan.pair[1:], plan.own])[0]
-            shares = _shares(np.abs(values - coarser))
+            coarser = [*plan.coarse, *plan.batches, *others, *plan.pair[1:], plan.own][0]
+            apart = values - of([coarser])[0]
+            shares = _shares(np.abs(apart))
+            last = beside(rms(apart), rms(values))[-1]
+            if last > 0.0:
+                result = rival.run if rival and coarser is rival else made[id(coarser)]
+                nearby, stretch = result.atoms_at(-1, normalised), float(bar.total[-1] / last)
             each = bars[name].total[:, None] * _at_all(shares, saves)
             each = each.reshape(run.scaled_predictions.shape)
     told = (*plan.coarse, *plan.batches[:1], *plan.pair, *plan.apart)
     words = [one.words for one in told if id(one) in made] + ([str(rival)] if rival else [])
-    return ErrorBars(run.time, bars, each, normalised, tuple(dict.fromkeys(words)))
+    words = tuple(dict.fromkeys(words))
+    return ErrorBars(run.time, bars, each, normalised, words, nearby=nearby, stretch=stretch)
 
 
 def _bar(plan, name, others, of, over_kinks):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import Floats
+from ..measures.point_measure import PointMeasure
 from ..shown import Shown
 
 LABELS = {  # of quantities, and of what they are in units of the mass where that is beyond numbers
@@ -21,6 +22,7 @@ LABELS = {  # of quantities, and of what they are in units of the mass where tha
     "plain_predictions": ("predictions", "predictions"),  # beside those in units of the mass
 }
 MOMENTS = "moment", "second_moment"
+NEARBY = "nearby_positions", "nearby_signs", "nearby_weights"
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +57,9 @@ class ErrorBars(Shown):
         time together
     normalised : whether predictions, objective and moments are those of ν/|ν|
     companions : what was computed, in words;  remark : why there are no bars, or ""
+    nearby : the measure at the last save of the companion whose distance from the run tells `each`,
+        ν/|ν| if normalised; None without any;  stretch : the bar of the predictions over that
+        distance, which tells bars at other inputs
     wanted, reached : the accuracy that was asked for and what came of it, relative errors of the
         predictions or moments; nan if none was;  limit : what kept it from that, or ""
     """
@@ -68,6 +73,8 @@ class ErrorBars(Shown):
     wanted: float = np.nan
     reached: float = np.nan
     limit: str = ""
+    nearby: PointMeasure | None = None
+    stretch: float = 0.0
 
     def __getitem__(self, name: str) -> Floats:
         """The total bar of a quantity, (n_saves,). Raises KeyError for one that has none, with the
@@ -115,7 +122,7 @@ class ErrorBars(Shown):
 
     def arrays(self) -> dict[str, Floats]:
         """All numbers by name, as files keep them: predictions_space, predictions_time, …,
-        predictions_each."""
+        predictions_each, nearby_positions, …"""
         if not self.bars:
             return {}
         parts = {
@@ -123,7 +130,11 @@ class ErrorBars(Shown):
             for name, bar in self.bars.items()
             for part in ("space", "time")
         }
-        return parts | {"predictions_each": self.each}
+        parts["predictions_each"] = self.each
+        if self.nearby is not None:
+            values = self.nearby.positions, self.nearby.signs, self.nearby.weights
+            parts |= dict(zip(NEARBY, values, strict=True))
+        return parts
 
     def words(self) -> str:
         """All the rest as JSON."""
@@ -138,6 +149,7 @@ class ErrorBars(Shown):
                 "wanted": _plain(self.wanted),
                 "reached": _plain(self.reached),
                 "limit": self.limit,
+                "stretch": self.stretch,
             },
             ensure_ascii=False,
         )
@@ -168,6 +180,9 @@ def from_arrays(time: Floats, arrays: Mapping[str, Floats], said: Mapping[str, A
     each = np.asarray(arrays["predictions_each"]) if bars else np.zeros((0, 0))
     companions = tuple(map(str, said["companions"]))
     asked = _number(said["wanted"]), _number(said["reached"]), str(said["limit"])
+    there = NEARBY[0] in arrays  # early versions did not keep it
+    nearby = PointMeasure(*(arrays[name] for name in NEARBY)) if there else None
     return ErrorBars(
-        time, bars, each, bool(said["normalised"]), companions, str(said["remark"]), *asked
+        *(time, bars, each, bool(said["normalised"]), companions, str(said["remark"])),
+        *(*asked, nearby, float(said.get("stretch", 0.0))),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..accuracy import error_bars, repeats
-from ..accuracy.error_bars import LABELS, ErrorBars
+from ..accuracy.error_bars import LABELS, NEARBY, ErrorBars
 from ..accuracy.repeats import OF_INFINITE, QUANTITIES, Repeats
 from ..arguments import Floats
 from ..files.reading import find, open_hdf5, read_arrays
@@ -18,6 +18,7 @@ from ..files.writing import write_arrays, write_hdf5
 BARS: dict[str, tuple[str, ...]] = {
     f"{name}_{part}": ("time",) for name in LABELS for part in ("space", "time")
 } | {"predictions_each": ("time", "datum")}
+BARS |= dict(zip(NEARBY, (("nearby_atom", "axis"), *2 * [("nearby_atom",)]), strict=True))
 REPEATS: dict[str, tuple[str, ...]] = dict.fromkeys(QUANTITIES, ("repeat", "time")) | {
     f"infinite_{name}": ("time",) for name in OF_INFINITE
 }
@@ -48,7 +49,7 @@ def read_errors(path: Path, time: Floats, shape: tuple[int, ...]) -> ErrorBars |
     found = _read(path, "errors", BARS, sizes)
     if found is None:
         return None
-    if not all((array >= 0.0).all() for array in found[0].values()):
+    if not all((array >= 0.0).all() for name, array in found[0].items() if name not in NEARBY):
         raise ValueError("error bars are not positive")
     return error_bars.from_arrays(time, *found)
 

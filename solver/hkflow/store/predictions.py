@@ -11,6 +11,8 @@ from ..case.columns import Columns
 from ..case.datafiles import read_columns
 from ..case.preparation import Encoding, Preparation
 from ..errors import CaseError, RunFolderError
+from ..objectives.data import with_bias
+from ..solving.predicting import predictions_of
 from ..solving.result import Result
 from .shown import is_normalised
 
@@ -26,8 +28,7 @@ def read_rows(run: Result, path: str | Path) -> Columns:
 def predicted(run: Result, columns: Columns) -> dict[str, Any]:
     """Columns (n,) by name, one entry for each row: its line, or row from 1; the prediction of the
     last save, or one for each class; the class, if the run tells some apart, "" where none leads;
-    and the error bar of predictions (root mean square), if it has one: the larger of those on the
-    data and on the test data.
+    and the error bar of each prediction, if the run has one.
 
     Where the mass is beyond numbers they are predictions/mass. A row with a missing value that the
     run does not impute has the prediction nan.
@@ -39,10 +40,9 @@ def predicted(run: Result, columns: Columns) -> dict[str, Any]:
     if not run.predicts:
         raise RunFolderError(f"{run.name}: energies without data predict nothing.")
     normalised = is_normalised((run, -1))
+    inputs = run.prepare(columns if run.preparation else _in_order(run, columns))
     with np.errstate(over="ignore", invalid="ignore"):  # of inputs near the largest numbers
-        values = run.predict(
-            columns if run.preparation else _in_order(run, columns), -1, normalised
-        )
+        values = run.predict(inputs, -1, normalised, prepared=True)
     called = "prediction/mass" if normalised else "prediction"
     names = run.class_names
     of_each = {f"{called} {name}": values[:, k] for k, name in enumerate(names)}
@@ -55,10 +55,29 @@ def predicted(run: Result, columns: Columns) -> dict[str, Any]:
         table["class"] = _classes(run.preparation, values)
     bars = run.errors
     if bars is not None and "predictions" in bars.bars and bars.normalised == normalised:
-        # data that are fitted have smaller ones than other rows
-        there = filter(bars.bars.__contains__, ("predictions", "test_predictions"))
-        table["error"] = np.where(known, max(bars[name][-1] for name in there), np.nan)
+        table["error"] = np.where(known, _bars_of_rows(run, inputs, normalised), np.nan)
     return table
+
+
+def _bars_of_rows(run, inputs, normalised):
+    """Error bars (n,) of predictions at inputs (n, dim) for the last save: that of the predictions
+    on the data, or on the test data, or the distance from the companion `nearby` tells more.
+
+    Data that are fitted have smaller errors than other rows, by orders of magnitude where inputs
+    are as many as data.
+    """
+    bars, feature = run.errors, run.problem.objective.feature
+    there = filter(bars.bars.__contains__, ("predictions", "test_predictions"))
+    least = max(bars[name][-1] for name in there)
+    if bars.nearby is None:
+        return np.full(len(inputs), least)
+    full = with_bias(inputs) if run.bias else inputs
+    own, other = (
+        predictions_of(feature, atoms, full)
+        for atoms in (run.atoms_at(-1, normalised), bars.nearby)
+    )
+    apart = np.sqrt(np.mean((own - other).reshape(len(inputs), -1) ** 2, axis=1))
+    return np.maximum(bars.stretch * apart, least)
 
 
 def write_table(table: dict[str, Any], stream: TextIO) -> None:
