@@ -9,6 +9,7 @@ from scipy.special import rel_entr
 import hkflow
 from hkflow.geometry import sphere
 from hkflow.measures import distances as metrics
+from hkflow.measures import ghk
 
 ot = pytest.importorskip("ot")
 
@@ -156,7 +157,7 @@ def test_ghk_bounds_hold_against_an_independent_minimisation(seed):
         rng.dirichlet(np.ones(4)),
         2 * rng.dirichlet(np.ones(5)),
     )
-    lower, upper = metrics.ghk_bounds(cost, a, b)
+    lower, upper = ghk.ghk_bounds(cost, a, b)
 
     def value_and_slope(roots):
         plan = roots.reshape(4, 5) ** 2
@@ -178,25 +179,70 @@ def test_ghk_bounds_meet_pot_and_bear_tiny_and_uneven_masses(rng):
             10.0 ** rng.uniform(lightest, 0, size),
             ratio * rng.dirichlet(np.ones(size + 3)),
         )
-        lower, upper = metrics.ghk_bounds(cost, a, b)
+        lower, upper = ghk.ghk_bounds(cost, a, b)
         assert upper - lower < 1e-11 * (a.sum() + b.sum())
         if ratio == 1.0:
             plan = ot.unbalanced.mm_unbalanced(a, b, cost, 1.0, numItermax=3000)
             assert lower <= primal(plan, cost, a, b) < lower * (1 + 1e-3)
-    assert metrics.ghk_bounds(np.zeros((0, 2)), np.zeros(0), np.array([1.0, 0.5])) == pytest.approx(
+    assert ghk.ghk_bounds(np.zeros((0, 2)), np.zeros(0), np.array([1.0, 0.5])) == pytest.approx(
         (1.5, 1.5), rel=1e-15
     )
 
 
-def test_the_factor_is_that_of_the_complement(rng):
-    z, diagonal = rng.normal(size=(30, 20)), rng.uniform(120, 150, 30)
-    out = np.zeros((30, 30))
-    metrics.complement_factor(z, diagonal, out)
-    assert np.abs(out - np.linalg.cholesky(np.diag(diagonal) - z @ z.T)).max() < 1e-12
+@pytest.mark.parametrize("size", [1, 2, 5, 30, 31])
+def test_the_factor_is_that_of_the_complement(rng, size):
+    z, diagonal = rng.normal(size=(size, 20)), rng.uniform(120, 150, size)
+    out, right = np.zeros((size, size)), rng.normal(size=size)
+    ghk.complement_factor(z, diagonal, out)
+    complement = np.diag(diagonal) - z @ z.T
+    assert np.abs(out - np.linalg.cholesky(complement)).max() < 1e-12
+    assert complement @ ghk.solved(out, right) == pytest.approx(right, abs=1e-12)
+
+
+def test_a_factor_that_rounding_has_eaten_up_is_finite(rng):
+    z, diagonal, out = rng.normal(size=(30, 20)), rng.uniform(120, 150, 30), np.zeros((30, 30))
     z[0], diagonal[0] = 0.0, 0.0
     z[1, 0], diagonal[1] = 100.0, 1.0  # not positive definite: no nan
-    metrics.complement_factor(z[1:], diagonal[1:], out[1:, 1:])
+    ghk.complement_factor(z[1:], diagonal[1:], out[1:, 1:])
     assert np.isfinite(out[1, 1]) and out[1, 1] > 0.0
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 6), (23, 10)])
+def test_a_step_of_the_bounds_solves_the_linearised_conditions(shape, rng):
+    """The loops against the same formulas on whole arrays."""
+    n, m = shape
+    plan, slack, cost, a, b = (rng.uniform(0.5, 2.0, s) for s in (shape, shape, shape, n, m))
+    f, g, t = rng.normal(size=n), rng.normal(size=m), 0.3
+    carried, gap, rows, columns = ghk.marginals(cost, plan, slack)
+    assert (carried, gap) == pytest.approx((np.sum(cost * plan), np.sum(plan * slack)), rel=1e-13)
+    assert rows == pytest.approx(plan.sum(axis=1), rel=1e-13)
+    assert columns == pytest.approx(plan.sum(axis=0), rel=1e-13)
+    solve, wanted = ghk._newton(plan, slack, f, g, a, b, rows, columns), np.zeros(shape)
+    target = 0.0
+    for _ in "predictor", "corrector":
+        df, dg = solve(wanted.sum(axis=1), wanted.sum(axis=0))
+        opening = df[:, None] + dg
+        change = (target - plan * slack + plan * opening) / slack
+        # log π₁ = log a − f and log π₂ = log b − g, to first order
+        assert np.log(rows / a) + change.sum(axis=1) / rows == pytest.approx(-f - df, abs=1e-11)
+        assert np.log(columns / b) + change.sum(axis=0) / columns == pytest.approx(
+            -g - dg, abs=1e-11
+        )
+        shares = np.max(-change / plan), np.max(opening / slack)
+        assert ghk.extremes(plan, slack, wanted, df, dg) == pytest.approx(shares, rel=1e-12)
+        if not np.any(target):
+            left = np.sum((plan + t * change) * (slack - t * opening))
+            got = ghk.complementarity(plan, slack, df, dg, t)
+            assert got == pytest.approx(left, rel=1e-12)
+            target = 0.1 + change * opening
+            sums = ghk.targets(plan, slack, df, dg, 0.1, wanted)
+            assert wanted == pytest.approx(target / slack, rel=1e-12)
+            assert sums[0] == pytest.approx(wanted.sum(axis=1), rel=1e-12)
+            assert sums[1] == pytest.approx(wanted.sum(axis=0), rel=1e-12)
+    moved = plan + t * change, slack - t * opening
+    ghk.move(plan, slack, wanted, df, dg, t)
+    assert plan == pytest.approx(moved[0], rel=1e-12)
+    assert slack == pytest.approx(moved[1], rel=1e-12)
 
 
 def test_distances_are_accurate_when_near_and_when_opposite():

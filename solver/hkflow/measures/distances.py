@@ -11,18 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arguments import Floats, Integers
-from ..compiled import njit
 from ..geometry.sphere import distance, normalize
+from .ghk import NEGLIGIBLE, ghk_bounds
 from .point_measure import PointMeasure
 
 W2_ATOMS, GHK_ATOMS = 1000, 500  # more are quantised
-NEGLIGIBLE = 1e-16  # of the mass: atoms that no distance sees
 # of choosing the centres that a sheet is gathered at, and of moving them
 CENTER_ROUNDS, LLOYD_STEPS = 5, 3
-GAP = 1e-12  # of the masses, in the square of the GHK distance
-ROUNDING = 1e3  # Σ π s so much smaller: what is left of the gap is rounding
-MAX_STEPS = 200
-TO_THE_WALL = 0.995  # share of the way to the nearest vanishing variable that a step may take
 
 
 class Distance(NamedTuple):
@@ -84,7 +79,7 @@ def gaussian_hellinger_kantorovich(
     A metric, also between measures of different masses: |a| + |b| − 2 (|a| |b|)^½ e^{−d²/2} is the
     square between two atoms.
     a, b : PointMeasures on S^d;  atoms : sheets with more are quantised.   Cost: ~ 30 (2 atoms)³/3
-        operations, 0.7 s for 500.
+        operations, 0.3 s for 500.
     Returns a Distance whose bar holds the quantisation, as for W2, and the gap that the optimum is
     certified to.
     """
@@ -121,100 +116,6 @@ def circle_wasserstein1(x: Floats, p: Floats, y: Floats, q: Floats) -> float:
     by_height = np.argsort(difference)
     middle = np.searchsorted(np.cumsum(length[by_height]), np.pi)
     return float(length @ np.abs(difference - difference[by_height[middle]]))
-
-
-def ghk_bounds(cost: Floats, a: Floats, b: Floats) -> tuple[float, float]:
-    """Lower and upper bound of min over π ≥ 0 of Σ cost π + KL(π₁ | a) + KL(π₂ | b), about 1e-12
-    (|a| + |b|) apart.
-
-        dual:  max Σ a (1 − e^{−f}) + Σ b (1 − e^{−g}),  s = cost − f − g ≥ 0;   optimal if π s = 0,
-        π₁ = a e^{−f}, π₂ = b e^{−g}
-
-    A primal–dual interior-point method (predictor and corrector) on these conditions with log π₁ =
-    log a − f: every π > 0 and every (f, g) with s > 0 is admissible, so their values are bounds
-    whatever the rounding and wherever it stops.
-    cost : (n, m) ≥ 0;  a : (n,) and b : (m,) > 0;  either may be empty
-    """
-    less, more = sorted((float(a.sum()), float(b.sum())))
-    if less <= NEGLIGIBLE * more:
-        return (np.sqrt(more) - np.sqrt(less)) ** 2, more + less  # bounds for any two masses
-    f, g, slack = np.full(len(a), -1.0), np.full(len(b), -1.0), cost + 2.0
-    plan = np.outer(a, b) / np.sqrt(less * more)
-    for _ in range(MAX_STEPS):
-        upper = np.sum(cost * plan) + _entropy(plan.sum(axis=1), a) + _entropy(plan.sum(axis=0), b)
-        with np.errstate(over="ignore"):  # far from the optimum the lower bound may be −inf
-            lower = -(a @ np.expm1(-f) + b @ np.expm1(-g))
-        gap = np.mean(plan * slack)
-        if min(upper - lower, ROUNDING * gap * plan.size) <= GAP * (less + more):
-            break
-        solve = _newton(plan, slack, f, g, a, b)
-        _, _, closing, change = solve(0.0)
-        t = min(_step(plan, change), _step(slack, closing))
-        centering = (np.mean((plan + t * change) * (slack + t * closing)) / gap) ** 3
-        df, dg, closing, change = solve(centering * gap - change * closing)
-        t = min(_step(plan, change), _step(slack, closing))
-        f, g, slack, plan = f + t * df, g + t * dg, slack + t * closing, plan + t * change
-    return max(float(lower), 0.0), max(float(upper), 0.0)
-
-
-def _entropy(p, q):
-    """KL(p | q) = Σ p log(p/q) − p + q."""
-    from scipy.special import rel_entr  # slow to load
-
-    return np.sum(rel_entr(p, q) - p + q)
-
-
-def _step(value, change):
-    """The longest step, 1 at most, that keeps value + step · change positive."""
-    return min(1.0, TO_THE_WALL / max(np.max(-change / value), TO_THE_WALL))
-
-
-def _newton(plan, slack, f, g, a, b):
-    """The function target -> changes of f, g, slack and plan that solve the linearised conditions
-    with plan · slack = target.
-
-    With W = π/s the system is ((U, W), (Wᵀ, V)), U = diag(π₁ + W₁), V = diag(π₂ + W₂); df is
-    eliminated.
-    """
-    from scipy.linalg import cho_solve  # slow to load
-
-    ratio, rows, columns = plan / slack, plan.sum(axis=1), plan.sum(axis=0)
-    u, v = rows + ratio.sum(axis=1), columns + ratio.sum(axis=0)
-    factor = np.zeros((len(b), len(b)))
-    complement_factor(np.ascontiguousarray((ratio / np.sqrt(u)[:, None]).T), v, factor)
-    misfit_a = rows * (1.0 - f - np.log(rows / a))
-    misfit_b = columns * (1.0 - g - np.log(columns / b))
-
-    def solve(target):
-        wanted = target / slack + np.zeros_like(slack)
-        right_a, right_b = misfit_a - wanted.sum(axis=1), misfit_b - wanted.sum(axis=0)
-        dg = cho_solve((factor, True), right_b - (right_a / u) @ ratio, check_finite=False)
-        df = (right_a - ratio @ dg) / u
-        opening = df[:, None] + dg
-        return df, dg, -opening, wanted - plan + ratio * opening
-
-    return solve
-
-
-@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
-def complement_factor(z, diagonal, out):
-    """The lower Cholesky factor of diag(diagonal) − z zᵀ; z (m, n), diagonal (m,), out (m, m).
-
-    Not LAPACK's: OpenBLAS spreads even small factorisations over threads that wait for one another,
-    up to a second each while another process computes. A diagonal entry that rounding has eaten up
-    keeps 1e-13 of itself.
-    """
-    for j in range(len(z)):
-        for k in range(j + 1):
-            total = 0.0
-            for i in range(z.shape[1]):
-                total += z[j, i] * z[k, i]
-            for i in range(k):
-                total += out[j, i] * out[k, i]
-            if j == k:
-                out[j, j] = np.sqrt(max(diagonal[j] - total, 1e-13 * diagonal[j]))
-            else:
-                out[j, k] = -total / out[k, k]
 
 
 def quantised(
