@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 import hkflow
 from hkflow.plots import density, sphere, traced
+from hkflow.store.shown import density_at
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,6 +65,23 @@ def test_maps_have_fewer_pixels_where_points_have_longer_ways(solutions, monkeyp
     assert traced.map_width(s, -1, bounds) == pytest.approx(500, abs=1)
     assert traced.map_width(s, -1, bounds, maps=4) == pytest.approx(250, abs=1)
     assert traced.map_width(s, -1, bounds, maps=9) == 240
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_pictures_of_many_saves_take_flows_that_hardly_change_as_one(solutions, dim):
+    s = hkflow.solve(solutions[dim].problem, 2.0, 1001, kind="characteristics")
+    exact, few = s.flows_at(-1), s.flows_at(-1, gathered=True)
+    assert len(exact) >= 2000 and 10 < len(few) < 0.25 * len(exact)
+    points = hkflow.quasi_uniform(500, 2) if dim == 2 else hkflow.circle_mesh(500).centers
+    shown, wanted = density_at(s, -1, points), s.density_at(points)
+    assert np.mean((shown == 0.0) != (wanted == 0.0)) < 0.005  # near the edge of a void
+    both = (shown > 0.0) & (wanted > 0.0)
+    off = np.abs(np.log(shown[both] / wanted[both]))
+    assert np.median(off) < 2e-3 and np.quantile(off, 0.99) < 0.04  # a colour of four decades
+    # the few saves of the other pictures are shown as they are
+    assert np.array_equal(
+        density_at(solutions[dim], 1, points), solutions[dim].density_at(points, 1)
+    )
 
 
 def test_the_circle_shows_the_density_and_the_mass_that_kinks_hold(solutions):

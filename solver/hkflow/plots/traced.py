@@ -74,7 +74,7 @@ def _affordable(run: Result, save: int) -> float:
     # all kinks are looked at in each flow; after each that is crossed those near, or all
     count = len(inputs)
     near = room_of(count) or count
-    looks = max(state["flows"], 1) * (count + 8.0) + crossed * (near + 8.0)
+    looks = max(len(run.flows_at(save, gathered=True)), 1) * (count + 8.0) + crossed * (near + 8.0)
     return WORK / (len(run.signs) * looks)
 
 

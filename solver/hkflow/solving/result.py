@@ -387,20 +387,27 @@ class Result:
             )
         return normalize(points)
 
-    def _log_density(self, points, save, sign):
-        """log ν of characteristics at points of one sign, (n,)."""
+    def _log_density(self, points, save, sign, gathered=False):
+        """log ν of characteristics at points of one sign, (n,); gathered : as in `flows_at`."""
         self._check_has_history()
         from ..methods.characteristics.backward import followed_back
         from ..methods.frozen_relu.kinks import Kinks
 
-        flows, objective = int(self.state_at(save)["flows"]), self.problem.objective
-        if self.history is None or len(self.history) < flows:
-            raise ValueError(f"{self.name}: what moved its atoms was not kept from the start on.")
+        flows, objective = self.flows_at(save, gathered), self.problem.objective
         kinks = Kinks.of(objective.feature, objective.inputs)
         origins, growth = followed_back(
-            kinks, self.history.part(0, flows), self.flow, objective.weight_decay, points, sign
+            kinks, flows, self.flow, objective.weight_decay, points, sign
         )
         return growth + np.log(self.problem.initial_density(origins, sign))
+
+    def flows_at(self, save: int, gathered: bool = False) -> Any:
+        """The History of the atoms of characteristics up to a save; gathered : as pictures take it.
+        Raises ValueError if it was not kept."""
+        flows = int(self.state_at(save)["flows"])
+        if self.history is None or len(self.history) < flows:
+            raise ValueError(f"{self.name}: what moved its atoms was not kept from the start on.")
+        history = self.history.part(0, flows)
+        return history.gathered() if gathered else history
 
     def _check_has_history(self):
         if self.method != "characteristics":

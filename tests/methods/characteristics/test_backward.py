@@ -169,6 +169,20 @@ def test_runs_know_the_closed_form_density():
         assert np.abs(logs - np.log(wanted)).max() < 1e-8
 
 
+def test_gathered_flows_keep_times_factors_and_the_mean_of_r(rng):
+    n, first = 600, 200
+    rows = np.column_stack([rng.uniform(0.1, 1.0, (n, 2)), 1.0 + 1e-7 * rng.normal(size=(n, 3))])
+    rows[first:, 2:] += 1.0
+    parts, found = (rows[:first], rows[first:]), History(rows).gathered().rows
+    sums = np.array([part[:, :2].sum(axis=0) for part in parts])
+    means = [np.average(part[:, 2:], axis=0, weights=part[:, 0]) for part in parts]
+    assert found == pytest.approx(np.column_stack([sums, means]), rel=1e-12)
+    still = np.column_stack([rows[:, :2], np.zeros((n, 3))])
+    assert History(still).gathered().rows.shape == (1, 5)  # where r is 0
+    for few in (History(rows[:500]), History(rows[:0])):
+        assert few.gathered() is few
+
+
 def hemispheres(count):
     """Midpoint rule on both sides of e₁·θ = 0, no cell across it: points and areas."""
     u = (np.arange(2 * count) + 0.5) / count - 1.0
