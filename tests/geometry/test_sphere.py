@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import qmc
 
 from hkflow.geometry.point_sets import halton, quasi_uniform
-from hkflow.geometry.sphere import distance, normalize, surface_area, triangle_area
+from hkflow.geometry.sphere import by_rows, distance, normalize, surface_area, triangle_area
 
 
 def test_surface_areas():
@@ -54,3 +54,13 @@ def test_quasi_uniform_points_are_unit_vectors_without_a_preferred_direction(dim
 def test_a_halton_sequence_is_that_of_scipy(n, axes):
     wanted = qmc.Halton(axes, rng=0).random(n)
     assert np.array_equal(halton(n, axes), wanted)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 7, 8, 9, 30])
+@pytest.mark.parametrize("shape", [(), (1,), (1000,), (0,), (30, 20)])
+def test_points_are_normalised_with_the_bits_of_sums_over_each_row(p, shape, rng):
+    x = rng.normal(size=(*shape, p)) * 10.0 ** rng.uniform(-9, 9, (*shape, 1))
+    scaled = x / np.abs(x).max(axis=-1, keepdims=True)
+    wanted = scaled / np.linalg.norm(scaled, axis=-1, keepdims=True)
+    assert np.array_equal(normalize(x), wanted)
+    assert np.array_equal(by_rows(np.logical_or, x > 1.0), (x > 1.0).any(axis=-1))

@@ -6,6 +6,8 @@ import numpy as np
 
 from ..arguments import Floats
 
+SHORT = 8  # numbers from which NumPy adds those of a row in another order
+
 
 def surface_area(d: int) -> float:
     """Area |S^d| = 2 π^((d+1)/2) / Γ((d+1)/2)."""
@@ -15,8 +17,16 @@ def surface_area(d: int) -> float:
 def normalize(x: Floats) -> Floats:
     """Points on the sphere: x / |x| along the last axis, without overflow or underflow of the
     squares."""
-    x = x / np.abs(x).max(axis=-1, keepdims=True)
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+    x = x / by_rows(np.maximum, np.abs(x))[..., None]
+    return x / np.sqrt(by_rows(np.add, x * x))[..., None]
+
+
+def by_rows(combine: np.ufunc, x: Floats) -> Floats:
+    """combine.reduce along the last axis of x (…, p), one coordinate of all points after the other
+    where p is small: row by row, NumPy takes up to ten times as long, for the same bits."""
+    if x.shape[-1] < SHORT:
+        return combine.reduce(np.ascontiguousarray(np.moveaxis(x, -1, 0)), axis=0)
+    return combine.reduce(x, axis=-1)
 
 
 def distance(x: Floats, y: Floats) -> Floats:

@@ -353,7 +353,7 @@ class Result:
     def _spread_on(self, mesh, save):
         """The density of characteristics on a mesh in units of e^s, and s."""
         self._check_has_history()
-        atoms, scale = self._unscaled_atoms(save)
+        atoms, scale, _ = self._unscaled_atoms(self.state_at(save))
         free = self.state_at(save)["captured"] == 0.0
         points, cell, volumes = pieces(mesh)
         found = []
@@ -455,10 +455,13 @@ class Result:
 
         Raises ValueError if ν itself is wanted but its mass is beyond e^±600.
         """
-        if normalised:
-            atoms, _ = self._unscaled_atoms(save)
-            return atoms.scaled_to(1.0) if atoms.mass > 0.0 else atoms
         state = self.state_at(save)
+        if normalised:
+            return _of_mass_one(self._unscaled_atoms(state)[0])
+        return self._plain_atoms(state, save)
+
+    def _plain_atoms(self, state, save):
+        """ν of the state at a save. Raises ValueError if its mass is beyond e^±600."""
         if abs(unscaled(state)[1]) > LARGEST_LOG_MASS:
             raise ValueError(
                 f"The mass at save {save} is e^{self.log_mass_at(save):.6g}, beyond what weights"
@@ -469,15 +472,16 @@ class Result:
     def _atoms_of(self, state):
         return self.problem.atoms_of(method_class(self.method).measure(state))
 
-    def _unscaled_atoms(self, save):
-        """Atoms and s, of order one, with ν = e^s · atoms."""
-        state, scale = unscaled(self.state_at(save))
-        return self._atoms_of(state), scale
+    def _unscaled_atoms(self, state):
+        """Atoms and s, of order one, with ν = e^s · atoms, and log |ν|, −inf for no mass."""
+        state, scale = unscaled(state)
+        atoms = self._atoms_of(state)
+        log_mass = float(scale + np.log(atoms.mass)) if atoms.mass > 0.0 else -np.inf
+        return atoms, scale, log_mass
 
     def log_mass_at(self, save: int) -> float:
         """log |ν| at one save; -inf for no mass."""
-        atoms, scale = self._unscaled_atoms(save)
-        return float(scale + np.log(atoms.mass)) if atoms.mass > 0.0 else -np.inf
+        return self._unscaled_atoms(self.state_at(save))[-1]
 
     @cached_property
     def log_mass(self) -> NDArray[np.float64]:
@@ -491,7 +495,9 @@ class Result:
             return np.array(
                 [
                     atoms.mass * np.exp(scale)
-                    for atoms, scale in map(self._unscaled_atoms, range(len(self.time)))
+                    for atoms, scale, _ in map(
+                        self._unscaled_atoms, map(self.state_at, range(len(self.time)))
+                    )
                 ]
             )
 
@@ -579,9 +585,11 @@ class Result:
         """
         if not self.predicts:
             raise ValueError(f"{self.name}: energies without data predict nothing.")
-        log_mass = self.log_mass_at(save)
+        state = self.state_at(save)
+        unscaled_atoms, _, log_mass = self._unscaled_atoms(state)
         unit = normalised or log_mass < -LARGEST_LOG_MASS  # smaller than weights can be
-        feature, atoms = self.problem.objective.feature, self.atoms_at(save, unit)
+        atoms = _of_mass_one(unscaled_atoms) if unit else self._plain_atoms(state, save)
+        feature = self.problem.objective.feature
         inputs = np.atleast_2d(real_array(inputs, "Inputs") if prepared else self.prepare(inputs))
         if inputs.shape[1] != self.inputs.shape[1]:
             without = ", without the bias" if self.bias else ""
@@ -630,6 +638,10 @@ class Result:
 
 # what functions take that want a result: itself, or the path of a run folder or a results.h5
 ResultLike = Result | str | Path
+
+
+def _of_mass_one(atoms):
+    return atoms.scaled_to(1.0) if atoms.mass > 0.0 else atoms
 
 
 def has_bias(inputs: Floats) -> bool:
