@@ -12,7 +12,7 @@ from ...measures.point_measure import PointMeasure
 from ...objectives.protocol import prediction_shape
 from ...operators.dense import blocked, unblocked
 from ..step import NO_GROWTH, Step
-from ..stepping.implicit import SUBSTEPS, ImplicitSteps, implicit_step
+from ..stepping.implicit import PER_STEP, SUBSTEPS, ImplicitSteps, implicit_step
 from ..stepping.implicit_residuals import STORED, Coupling
 from . import kernels
 from .in_span import InSpan
@@ -20,6 +20,9 @@ from .tangent_gram import coupling_matrix, coupling_product, knows_slopes
 
 # times fewer points than data: a few products with K cost less than K
 FEWER = 8
+# data² over points for each explicit step that the factors of K cost; explicit steps of fewer
+# points than the least take as long as theirs
+PER_FACTORS, LEAST_POINTS = 60.0, 20
 RESCALE = 64.0 * np.log(2.0)  # a log mass further than this from log_scale becomes the new one
 CLOCK_ERROR = 1e-10  # of a step of the clock of the smooth margin that ends at a given time
 NEAR = 0.5, 1.1  # shares of a step that others may gain instead
@@ -236,6 +239,14 @@ class PointMethod(ImplicitSteps):
         than explicit steps."""
         known = knows_slopes(self.problem.objective.feature) and super().knows_implicit()
         return known and (self.imex == "implicit" or self.stores_coupling())
+
+    @property
+    def implicit_cost(self) -> float:  # type: ignore[override]
+        """As of every method, and what the factors of K cost beside explicit steps of few points:
+        n³ for each beside n · points."""
+        cost = super().implicit_cost
+        n = PER_STEP * cost
+        return cost if cost == 1.0 else cost + n**2 / (PER_FACTORS * max(self.n, LEAST_POINTS))
 
     # K where it jumps with the loss gradients; None where it does not
     coupling_at: Callable[[Any], Coupling] | None = None
