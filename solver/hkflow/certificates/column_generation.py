@@ -144,7 +144,8 @@ def enclosed_max_margin(
     seconds : after which no linear programme is begun, and the one under way is given up, as are
         climbs; a branch and bound ends a second later
     Directions with local maxima of Σ p_i y_i φ(·, x_i), p the programme's multipliers, are added
-    until none is higher than the margin; at most n + 1 atoms carry mass at the end.
+    until none is higher than the margin; at most n + 1 atoms carry mass at the end. Beyond S² the
+    search knows `one_class_units` from the start.
     nodes : for ReLU beyond S², or of several outputs, cones that each branch and bound looks at, by
         default those of some minutes. There the directions are found by climbs until these find no
         more, and then by branch and bound, whose bound is the upper value: wide if the nodes do not
@@ -155,7 +156,8 @@ def enclosed_max_margin(
     any sphere.
     Raises ValueError for targets that are no labels, no data or a tolerance that is not finite and
     at least 0; OutOfTime if not even the first linear programme ended in time, HkflowError if it
-    could not be solved. What a later one lacks costs the later rounds alone.
+    could not be solved, unless units of one class each are there. What a later one lacks costs the
+    later rounds alone.
     """
     check_labels(objective)
     counts, until = objective.weights > 0.0, time.monotonic() + seconds
