@@ -6,9 +6,11 @@ from ..arguments import Floats, Integers
 from ..measures.point_measure import DensityAndAtoms
 from ..methods.choice import method_class
 from ..methods.step import SMALLEST
-from ..solving.predicting import predictions_at, unscaled
+from ..objectives.data import with_bias
+from ..solving.predicting import predictions_at, predictions_of, unscaled
 from ..solving.registry import are_per_mass
 from ..solving.result import Result
+from .estimate import rms
 
 LARGE = 200.0  # log mass beyond which numbers are those of ν/|ν|
 
@@ -85,3 +87,24 @@ def _integrals(run, save, even):
             second = second + ((masses[:, None] * points).T @ points).ravel()
     size = max(mass, SMALLEST)
     return scale + np.log(mass), moment / size, second / size
+
+
+def bars_at(run: Result, inputs: Floats) -> Floats:
+    """Error bars of h at inputs (n, dim), without bias, for the last save of a run that has bars of
+    its predictions, (n,):
+
+        max(the bars on the data and on the test data, stretch · |h(x) − h_nearby(x)|)
+
+    |·| is the root mean square over outputs, nearby the companion of `ErrorBars`; h is in units of
+    the mass where the bars are. Data that are fitted have smaller errors than other inputs, by
+    orders of magnitude where inputs are as many as data.
+    """
+    bars, feature = run.errors, run.problem.objective.feature
+    there = filter(bars.bars.__contains__, ("predictions", "test_predictions"))
+    least = max(bars[name][-1] for name in there)
+    if bars.nearby is None:
+        return np.full(len(inputs), least)
+    full = with_bias(inputs) if run.bias else inputs
+    measures = run.atoms_at(-1, bars.normalised), bars.nearby
+    own, other = (predictions_of(feature, atoms, full) for atoms in measures)
+    return np.maximum(bars.stretch * rms((own - other).reshape(len(inputs), -1)), least)

@@ -175,18 +175,13 @@ def enclosed_max_margin(
     points, point_signs = _first_directions(objective, signs, start)
     known = _Known(tolerance, np.inf if contradiction(objective) is None else 0.0)
     proofs: list = []  # certified bounds beyond S², and their p
-    units = None
-    if by_cones and len(inputs) <= FEW_FOR_UNITS:
-        units = one_class_units(objective, signs)
-    if units is not None:
-        atoms, p = units[0], units[1][_counted(objective)]
+    begun, branched = _begun(objective, inputs, signs) if by_cones else None, False
+    if begun is not None:
+        atoms, bound, p = begun
         points = np.concatenate([points, atoms.positions])
         point_signs = np.concatenate([point_signs, atoms.signs])
-        few = inputs.shape[1]  # cones do not cover the space: by the main axes of the data
-        bound, *_ = enclose(feature, inputs, _coefficients(objective, p), signs, few)
         known.begin(_counted_features(objective, atoms.positions, atoms.signs), atoms, bound, p)
         proofs.append((bound, p))
-    branched = False
     for round_ in range(MAX_ROUNDS):
         z = _counted_features(objective, points, point_signs)
         try:
@@ -195,7 +190,7 @@ def enclosed_max_margin(
             if known.atoms is None:
                 raise
             break
-        if len(known.bounds) and (feature.outputs > 1 or units):
+        if len(known.bounds) and (feature.outputs > 1 or begun):
             # where many p are optimal those of the programmes jump about: halfway to the best one
             # known, each round lowers its bound or cuts off the programme's p (Wentges 1997)
             best = known.duals[np.argmin(known.bounds)]
@@ -238,6 +233,18 @@ def enclosed_max_margin(
         objective, *(known.atoms, dual, upper, by_cones or peaks.certified, known.rounds),
         tolerance, NOTHING * known.size,
     )  # fmt: skip
+
+
+def _begun(objective, inputs, signs):
+    """Units of one class each, the bound of their p by the main axes of the data, and p of the data
+    that count, whose inputs these are; None for many data, or without such units."""
+    units = one_class_units(objective, signs) if len(inputs) <= FEW_FOR_UNITS else None
+    if units is None:
+        return None
+    atoms, p = units[0], units[1][_counted(objective)]
+    no_cones = inputs.shape[1]  # too few to cover the space
+    bound, *_ = enclose(objective.feature, inputs, _coefficients(objective, p), signs, no_cones)
+    return atoms, bound, p
 
 
 def _out_of_span(objective, span, found):

@@ -81,7 +81,7 @@ def global_upper_bound(
         outputs, datum by datum: cones bound these for any p
     nodes : cones that are looked at, p > 3, as many as WORK_OF_RECORD allows if not given; with few
         the bound is loose, and holds: it is at most the sum of the positive terms, and never
-        negative there.
+        negative there. p are too few to cover the space: then the main axes of the data tell.
     """
     nodes = nodes_within(WORK_OF_RECORD, inputs) if nodes is None else nodes
     return enclose(feature, inputs, coefficients, signs, nodes)[0]

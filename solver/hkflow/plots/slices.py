@@ -8,7 +8,7 @@ from matplotlib.colors import TwoSlopeNorm
 
 from ..analysis.comparison import frame
 from ..solving.result import Result
-from ..store.shown import density_at, is_normalised, name_of
+from ..store.shown import is_normalised, name_of
 from . import sphere
 from .figures import AnyFigure, Saves
 from .shown import (
@@ -89,11 +89,9 @@ def draw_slices(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = 
 def _on_slices(run, save, points, normalised):
     """Densities at points (n, 3) of the slices: (n_slices, n_signs, n)."""
     slices = [np.insert(points, k, 0.0, axis=1) for k in range(run.dim + 1)]
-    if run.method == "characteristics":
-        found = density_at(run, save, np.concatenate(slices), normalised)
-    else:
-        found = run.density_at(np.concatenate(slices), save, log=normalised)
-        found = np.exp(found - run.log_mass_at(save)) if normalised else found
+    found = run.density_at(np.concatenate(slices), save, log=normalised, gathered=True)
+    if normalised:
+        found = np.exp(found - run.log_mass_at(save))
     return found.reshape(len(found), len(slices), -1).swapaxes(0, 1)
 
 

@@ -300,13 +300,20 @@ class Result:
     # --- the measure
 
     def density_at(
-        self, points: ArrayLike, save: int = -1, sign: float | None = None, log: bool = False
+        self,
+        points: ArrayLike,
+        save: int = -1,
+        sign: float | None = None,
+        log: bool = False,
+        gathered: bool = False,
     ) -> NDArray[np.float64]:
         """The density of ν at points of the sphere, mass per unit area: (n_signs, n), or (n,) for
         one sign.
 
         points : (n, d+1), normalised here;  sign : an output sign, all of them if not given;  log :
             the logarithm instead, for masses beyond numbers, nan where a signed density is negative
+        gathered : of very many flows of characteristics, take those that hardly differ as one, as
+            pictures do: off by 0.1 %, at most some percent
         Of a grid it is that of the cell with the nearest centre. Of characteristics it is exact in
         space: each point is followed back to the start, at the cost of n points times flows (two a
         step) times kinks, and 0 where nothing comes from. What kinks have caught is no part of it,
@@ -325,7 +332,7 @@ class Result:
                 scale, values = self.log_scale[save], np.array([cells(places, s) for s in signs])
                 found = scale + np.log(values) if log else in_plain_units(values, scale)
             else:
-                logs = np.array([self._log_density(places, save, s) for s in signs])
+                logs = np.array([self._log_density(places, save, s, gathered) for s in signs])
                 found = logs if log else np.exp(logs)
         return found if sign is None else found[0]
 

@@ -6,13 +6,12 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from ..accuracy.quantities import bars_at
 from ..arguments import Floats
 from ..case.columns import Columns
 from ..case.datafiles import read_columns
 from ..case.preparation import Encoding, Preparation
 from ..errors import CaseError, RunFolderError
-from ..objectives.data import with_bias
-from ..solving.predicting import predictions_of
 from ..solving.result import Result
 from .shown import is_normalised
 
@@ -55,29 +54,8 @@ def predicted(run: Result, columns: Columns) -> dict[str, Any]:
         table["class"] = _classes(run.preparation, values)
     bars = run.errors
     if bars is not None and "predictions" in bars.bars and bars.normalised == normalised:
-        table["error"] = np.where(known, _bars_of_rows(run, inputs, normalised), np.nan)
+        table["error"] = np.where(known, bars_at(run, inputs), np.nan)
     return table
-
-
-def _bars_of_rows(run, inputs, normalised):
-    """Error bars (n,) of predictions at inputs (n, dim) for the last save: that of the predictions
-    on the data, or on the test data, or the distance from the companion `nearby` tells more.
-
-    Data that are fitted have smaller errors than other rows, by orders of magnitude where inputs
-    are as many as data.
-    """
-    bars, feature = run.errors, run.problem.objective.feature
-    there = filter(bars.bars.__contains__, ("predictions", "test_predictions"))
-    least = max(bars[name][-1] for name in there)
-    if bars.nearby is None:
-        return np.full(len(inputs), least)
-    full = with_bias(inputs) if run.bias else inputs
-    own, other = (
-        predictions_of(feature, atoms, full)
-        for atoms in (run.atoms_at(-1, normalised), bars.nearby)
-    )
-    apart = np.sqrt(np.mean((own - other).reshape(len(inputs), -1) ** 2, axis=1))
-    return np.maximum(bars.stretch * apart, least)
 
 
 def write_table(table: dict[str, Any], stream: TextIO) -> None:

@@ -4,7 +4,6 @@ what numbers can hold."""
 import numpy as np
 from numpy.typing import NDArray
 
-from ..geometry.sphere import normalize
 from ..solving.predicting import LARGEST_LOG_MASS
 from ..solving.result import Result
 
@@ -37,9 +36,7 @@ def density_of(run: Result, save: int, normalised: bool = False) -> NDArray[np.f
 def density_at(
     run: Result, save: int, points: NDArray[np.float64], normalised: bool = False
 ) -> NDArray[np.float64]:
-    """ν or ν/|ν| at unit vectors (n, d+1) of a run by characteristics, (n_signs, n), as pictures
+    """ν or ν/|ν| at points (n, d+1) of a run by characteristics, (n_signs, n), as pictures
     show it: of many flows those with hardly a change are taken as one."""
-    points = normalize(points)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.array([run._log_density(points, save, sign, gathered=True) for sign in run.signs])
+    logs = run.density_at(points, save, log=True, gathered=True)
     return np.exp(logs - run.log_mass_at(save) if normalised else logs)
