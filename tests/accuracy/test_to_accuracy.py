@@ -315,6 +315,37 @@ def test_errors_of_normalised_predictions_are_relative_to_the_targets_where_thes
     assert planning.relative_error(run, bars)[0] == pytest.approx(wanted.max(), rel=1e-12)
 
 
+def test_predictions_of_test_data_are_as_accurate(tmp_path):
+    """Rows that are fitted, as many as inputs, are known long before others; so the sibling without
+    test data takes fewer points."""
+    rng = np.random.default_rng(0)
+    for name, rows in (("train", 6), ("test", 40)):
+        x = rng.standard_normal((rows, 5))
+        table = np.column_stack([x, np.sin(x[:, 0]) + 0.3 * x[:, 1]])
+        file, header = tmp_path / f"{name}.csv", "a,b,c,d,e,y"
+        np.savetxt(file, table, delimiter=",", header=header, comments="")
+    data = {"source": "csv", "file": str(tmp_path / "train.csv"), "label": "y"}
+    tables = {
+        "data": data | {"test_file": str(tmp_path / "test.csv")},
+        "objective": {"loss": "square"},
+        "domain": {"kind": "signed-sphere"},
+        "flow": {"kind": "hellinger-kantorovich"},
+        "method": {"accuracy": 1e-2},
+        "time": {"end": 20.0, "saves": 3},
+    }
+    run = hkflow.run(tables, output=tmp_path / "run")
+    sizes = [
+        np.sqrt(np.maximum(np.mean(h**2, axis=1), np.mean(y**2)))
+        for h, y in ((run.predictions, run.targets), (run.test_predictions, run.test.targets))
+    ]
+    bars = run.errors["predictions"], run.errors["test_predictions"]
+    off = [(bar / size).max() for bar, size in zip(bars, sizes, strict=True)]
+    assert off[0] < off[1] == pytest.approx(run.errors.reached, rel=1e-12)
+    assert run.errors.reached <= run.errors.wanted
+    alone = hkflow.run(tables | {"data": data}, output=tmp_path / "alone")
+    assert len(alone.problem.atoms()) < len(run.problem.atoms())
+
+
 @pytest.mark.parametrize(("share", "holds"), [(1.0, True), (0.0, False)])
 def test_errors_of_the_mass_are_errors_of_predictions(share, holds):
     """Few points of a margin flow: h/|ν| is right where |ν| is not; so the sibling without the bar

@@ -87,33 +87,48 @@ class Choice:
 
 
 def relative_error(run: Result, bars: ErrorBars) -> tuple[float, float, float]:
-    """The largest error of the predictions over all saves, and its parts in space and time;
-    relative to the larger of predictions and targets, root mean squares (numbers of classes count
-    as 1, as ±1 do). Without data those of the first and second moment, relative to the mass.
+    """The largest error of the predictions, and of those of test data, over all saves, and its
+    parts in space and time; relative to the larger of predictions and targets, root mean squares
+    (numbers of classes count as 1, as ±1 do). Without data those of the first and second moment,
+    relative to the mass."""
+    if not bars.bars:
+        return (np.nan,) * 3
+    if "predictions" in bars.bars:
+        parts = _of_predictions(run, bars, "predictions", run.scaled_predictions, run.targets)
+        if "test_predictions" in bars.bars:
+            test = run.scaled_test_predictions, run.test.targets
+            tested = _of_predictions(run, bars, "test_predictions", *test)
+            parts = np.hstack([parts, tested])
+    else:
+        sizes = np.ones(len(run.time)) if bars.normalised else np.maximum(run.mass, 1e-300)
+        bar = bars.leading(sizes)
+        parts = np.array([bar.space, bar.time]) / sizes
+    space, in_time = parts[:, np.argmax(parts.sum(axis=0))].tolist()
+    return space + in_time, space, in_time
+
+
+def _of_predictions(run, bars, name, scaled, targets):
+    """Relative errors of predictions at the saves in space and time, (2, n_saves); of those in
+    units of e^log_scale, (n_saves, n) or (n_saves, n, k), for targets (n,).
 
     Where there are bars of h/|ν| alone, the mass being beyond numbers, errors of the mass are
     errors of h as well: |δh| ≤ |ν| |δ(h/|ν|)| + |h| |δ log |ν||.
     """
-    if not bars.bars:
-        return (np.nan,) * 3
-    per_mass = bars.normalised and "plain_predictions" not in bars.bars
-    if "predictions" in bars.bars:
-        bar = bars.bars.get("plain_predictions", bars.bars["predictions"])
-        unit = run.log_mass if per_mass else 0.0
-        h = run.scaled_predictions.reshape(len(run.time), -1)
-        own = np.sqrt(np.mean(h**2, axis=1)) * np.exp(run.log_scale - unit)
-        wanted = 1.0 if run.class_names else np.sqrt(np.mean(run.targets**2))
-        sizes = np.maximum(own, wanted * np.exp(-unit))
+    bar, per_mass = bars.bars.get(f"plain_{name}"), bars.normalised
+    if bar is None:
+        bar = bars.bars[name]
     else:
-        sizes = np.ones(len(run.time)) if bars.normalised else np.maximum(run.mass, 1e-300)
-        bar = bars.leading(sizes)
-        own = sizes  # of which a moment is at most
+        per_mass = False
+    unit = run.log_mass if per_mass else 0.0
+    h = scaled.reshape(len(run.time), -1)
+    own = np.sqrt(np.mean(h**2, axis=1)) * np.exp(run.log_scale - unit)
+    wanted = 1.0 if run.class_names else np.sqrt(np.mean(targets**2))
+    sizes = np.maximum(own, wanted * np.exp(-unit))
     parts = np.array([bar.space, bar.time]) / sizes
     if per_mass:
         mass = bars.bars["log_mass"]
         parts += np.array([mass.space, mass.time]) * (own / sizes)
-    space, in_time = parts[:, np.argmax(parts.sum(axis=0))].tolist()
-    return space + in_time, space, in_time
+    return parts
 
 
 def run_to_accuracy(
