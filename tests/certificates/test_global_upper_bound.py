@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import hkflow
+from hkflow.certificates import caps, main_axes
 from hkflow.certificates import global_upper_bound as room
 from hkflow.certificates.search import local_maxima
 
@@ -89,8 +90,8 @@ def test_plateaus_and_repeated_circles(name, feature, rng):
 
 @pytest.mark.parametrize("feature", ["relu", "squared-relu"])
 def test_where_pieces_stay_large_the_bound_is_loose_and_still_one(feature, rng, monkeypatch):
-    branch = room._branch_and_bound.py_func
-    monkeypatch.setattr(room, "_branch_and_bound", branch)
+    branch = caps.branch_and_bound.py_func
+    monkeypatch.setattr(caps, "branch_and_bound", branch)
     gaps = []
     for finest in (0, 1, 2, 4):
         monkeypatch.setitem(branch.__globals__, "FINEST", finest)
@@ -100,8 +101,8 @@ def test_where_pieces_stay_large_the_bound_is_loose_and_still_one(feature, rng, 
 
 @pytest.mark.parametrize("feature", ["relu", "squared-relu"])
 def test_where_room_ends_the_tolerance_grows(feature, rng, monkeypatch):
-    branch = room._branch_and_bound.py_func
-    monkeypatch.setattr(room, "_branch_and_bound", branch)
+    branch = caps.branch_and_bound.py_func
+    monkeypatch.setattr(caps, "branch_and_bound", branch)
     monkeypatch.setitem(branch.__globals__, "ROOM", 24)
     for _ in range(5):
         assert (
@@ -117,14 +118,14 @@ def test_where_room_ends_the_tolerance_grows(feature, rng, monkeypatch):
 @pytest.mark.parametrize("feature", ["relu", "squared-relu"])
 def test_sibling_a_cap_too_small_is_no_bound(feature, rng, monkeypatch):
     """With caps of a tenth of the radius pieces are discarded that hold higher values."""
-    branch, honest = room._branch_and_bound.py_func, room._cap
+    branch, honest = caps.branch_and_bound.py_func, caps._cap
 
     def small(corners, center):
         cosine, sine = honest(corners, center)
         angle = 0.1 * np.arctan2(sine, cosine)
         return np.cos(angle), np.sin(angle)
 
-    monkeypatch.setattr(room, "_branch_and_bound", branch)
+    monkeypatch.setattr(caps, "branch_and_bound", branch)
     monkeypatch.setitem(branch.__globals__, "_cap", small)
     monkeypatch.setitem(branch.__globals__, "_climbed", lambda *_: -np.inf)
     monkeypatch.setitem(branch.__globals__, "FINEST", 0)
@@ -178,11 +179,13 @@ def test_without_cones_the_bound_of_orthogonal_data_is_the_maximum(n, p, rng):
 def test_the_largest_eigenvalue_is_met_from_above(rng):
     for n, p in ((1, 5), (5, 1), (2, 2), (7, 30), (30, 7), (40, 40)):
         rows = rng.normal(size=(n, p))
-        wanted, found = np.linalg.norm(rows, 2) ** 2, room._largest_eigenvalue(rows @ rows.T)
+        wanted, found = np.linalg.norm(rows, 2) ** 2, main_axes._largest_eigenvalue(rows @ rows.T)
         assert wanted * (1.0 - 1e-13) <= found <= wanted * (1.0 + 1e-5)
     for rows in (np.zeros((3, 4)), np.array([[1.0, 0.0], [-1.0, 0.0]]), np.diag([1.0, 2.0, 2.0])):
         wanted = np.linalg.norm(rows, 2) ** 2
-        assert wanted * (1.0 - 1e-13) <= room._largest_eigenvalue(rows.T @ rows) <= wanted + 1e-5
+        assert (
+            wanted * (1.0 - 1e-13) <= main_axes._largest_eigenvalue(rows.T @ rows) <= wanted + 1e-5
+        )
 
 
 def test_both_parts_of_a_bound_are_weighed_as_is_best(rng):
@@ -194,7 +197,7 @@ def test_both_parts_of_a_bound_are_weighed_as_is_best(rng):
             for ratio in np.geomspace(0.1, 1e3, 2000)
         ]
         best = min(np.linalg.norm(np.sqrt(w)[:, None] * rows, 2) for w in weights)
-        assert best * (1.0 - 1e-5) <= room._of_both(rows, 2, 1e-15) <= best * (1.0 + 1e-3)
+        assert best * (1.0 - 1e-5) <= main_axes._of_both(rows, 2, 1e-15) <= best * (1.0 + 1e-3)
 
 
 @pytest.mark.parametrize("n", [12, 40])

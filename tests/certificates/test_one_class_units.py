@@ -7,6 +7,7 @@ from scipy.optimize import minimize
 
 import hkflow
 from hkflow.certificates import global_upper_bound as room
+from hkflow.certificates import main_axes
 from hkflow.certificates.certificate import coefficients, others
 from hkflow.certificates.column_generation import enclosed_max_margin, signed_features
 from hkflow.certificates.one_class_units import one_class_units
@@ -102,7 +103,7 @@ def test_units_are_not_there_where_a_class_is_not_apart(rng):
 
 def test_sibling_groups_at_acute_angles_do_not_add_up_by_squares(monkeypatch):
     c = np.array([[0.6, 0.59], [0.59, 0.6]])
-    honest = room._by_main_axes(np.eye(2), c, np.zeros((2, 2)))
+    honest = main_axes.by_main_axes(np.eye(2), c, np.zeros((2, 2)))
     together = np.linalg.norm(c.T @ np.full(2, np.sqrt(0.5)))
-    monkeypatch.setattr(room, "_groups", lambda c: np.argmax(c, axis=1))
-    assert room._by_main_axes(np.eye(2), c, np.zeros((2, 2))) < together <= honest
+    monkeypatch.setattr(main_axes, "_groups", lambda c: np.argmax(c, axis=1))
+    assert main_axes.by_main_axes(np.eye(2), c, np.zeros((2, 2))) < together <= honest

@@ -19,7 +19,7 @@ import hkflow
 from hkflow.accuracy import companions
 from hkflow.app import second_process as program
 from hkflow.app.pictures import draw_pictures
-from hkflow.certificates import cones, global_upper_bound, search
+from hkflow.certificates import caps, cones, search
 from hkflow.methods.characteristics import backward
 from hkflow.methods.choice import make_method
 from hkflow.methods.frozen_relu import movement, tangent_gram
@@ -43,7 +43,7 @@ KERNELS = [
     (tangent_gram, "tangents"),
     (tangent_gram, "add_squares"),
     (implicit_residuals, "newton"),
-    (global_upper_bound, "_branch_and_bound"),
+    (caps, "branch_and_bound"),
     (search, "_walk"),
     (backward, "trace"),
     (dense.dense_forward, "parallel"),
