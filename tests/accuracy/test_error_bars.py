@@ -654,20 +654,26 @@ def test_balanced_units_of_a_case_have_an_error_in_space(loss, activation, tmp_p
     x = np.random.default_rng(0).normal(size=(40, 3))
 
     def made(points, **error):
-        case = {
-            "data": {"source": "inline", "inputs": x, "targets": 1.0 * (x[:, 0] > 0.0)},
-            "objective": {"loss": loss, "activation": activation, "bias": True},
-            "domain": {"kind": "sphere"}, "initial": {"kind": "balanced"},
-            "flow": {"kind": "hellinger-kantorovich"}, "time": {"end": 2.0, "saves": 3},
-            "method": {"kind": "particles", "particles": points, "stepper": "dopri5"},
-        }  # fmt: skip
+        case["method"] = {"kind": "particles", "particles": points, "stepper": "dopri5"}
         return hkflow.run(case, output=tmp_path / str(points), error=error)
+
+    case = {
+        "data": {"source": "inline", "inputs": x, "targets": 1.0 * (x[:, 0] > 0.0)},
+        "objective": {"loss": loss, "activation": activation, "bias": True},
+        "domain": {"kind": "sphere"}, "initial": {"kind": "balanced"},
+        "flow": {"kind": "hellinger-kantorovich"}, "time": {"end": 2.0, "saves": 3},
+    }  # fmt: skip
 
     run, fine = made(100), made(4000, companions="none")
     off = rms((run.predictions - fine.predictions).reshape(3, -1))[1:]
     bars = run.errors.bars["predictions"]
     assert (off <= bars.space[1:]).all() and (bars.space[1:] <= 20.0 * off).all()
     assert (bars.time[1:] < off).all()
+    made(100)
+    _, problem = hkflow.check(case)
+    options = {"kind": "particles", "stepper": "dopri5", "end": 2.0, "saves": 3}
+    again = hkflow.run(problem, tmp_path / "again", **options).errors
+    assert (again["predictions"] == run.errors["predictions"]).all()
 
 
 def test_given_points_have_an_error_in_time_alone():

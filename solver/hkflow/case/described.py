@@ -11,7 +11,14 @@ from pydantic import ValidationError
 from ..arguments import Floats
 from ..errors import CaseError
 from ..files.reading import MESH, check_array, check_mesh
-from ..measures.initial import Caps, Expression, InitialDensity, Uniform, VonMisesFisher
+from ..measures.initial import (
+    BalancedUnits,
+    Caps,
+    Expression,
+    InitialDensity,
+    Uniform,
+    VonMisesFisher,
+)
 from ..objectives.activations import FEATURES, feature_named
 from ..objectives.data import with_bias
 from ..objectives.energies import Sum
@@ -130,6 +137,8 @@ def _energies_in_words(total):
 
 def _density_in_words(density):
     """The keys of a DensityTable, or None for another density."""
+    if isinstance(density, BalancedUnits):
+        return {"kind": "balanced", "outputs": density.outputs}
     if not isinstance(density, InitialDensity):
         return None
     keys = {name: value for name, value in vars(density.measure).items() if name != "sign"}
@@ -144,6 +153,8 @@ def density_of(case: ProblemCase, own: OwnFunctions, where: str) -> Callable | N
     table = case.density
     if table is not None:
         keys = table.model_dump(exclude={"kind", "factor", "signs"}, exclude_none=True)
+        if table.kind == "balanced":
+            return BalancedUnits(**keys)
         return InitialDensity(MEASURES[table.kind](**keys), table.factor, tuple(table.signs))
     return None if own.density is None else own.density.deferred(where)
 

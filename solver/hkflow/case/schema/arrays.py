@@ -18,11 +18,12 @@ class ArraysData(Table):
 
 
 class DensityTable(Table):
-    """An InitialDensity: a factor times a smooth measure."""
+    """An InitialDensity, a factor times a smooth measure, or the BalancedUnits of some outputs."""
 
-    kind: Literal["uniform", "von-mises-fisher", "caps", "expression"]
-    factor: NonNegative
-    signs: list[Literal[1, -1]]
+    kind: Literal["uniform", "von-mises-fisher", "caps", "expression", "balanced"]
+    factor: NonNegative = 1.0
+    signs: list[Literal[1, -1]] = [1]
+    outputs: Count | None = None
     expression: str | None = None
     centers: list[Vector] | None = None
     concentration: NonNegative | None = None
@@ -34,6 +35,7 @@ class DensityTable(Table):
             "von-mises-fisher": {"centers", "concentration"},
             "caps": {"centers", "radius"},
             "expression": {"expression"},
+            "balanced": {"outputs"},
         }
         given = self.model_dump(exclude={"kind", "factor", "signs"}, exclude_none=True)
         if given.keys() != wanted.get(self.kind, set()):
