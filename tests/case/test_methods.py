@@ -216,6 +216,9 @@ def test_a_density_that_stays_in_place_is_a_grid(case):
     five = text.replace("[[0.5], [-1.0]]", "[[0.5, 1, 2, 3, 4], [-1.0, 1, 1, 1, 1]]")
     with pytest.raises(hkflow.CaseError, match="Set method.kind = 'network'"):
         hkflow.check(case(auto, five))
+    five = five.replace("cells = 24\n", "")
+    with pytest.raises(hkflow.CaseError, match="none. Set method.kind = 'network'"):
+        hkflow.check(case(auto + "accuracy = 0.1\n", five))
 
 
 def test_problems_in_python_have_the_same_default(tmp_path):

@@ -10,7 +10,7 @@ from ..errors import CaseError
 from ..geometry.domain import Domain
 from .datasets import read_named
 from .functions import built_in_feature
-from .resolve import best_method_of
+from .resolve import best_method_of, best_without_mesh
 from .schema.case import Case, ErrorTable
 from .schema.initial import GIVEN
 from .schema.methods import TABLES
@@ -87,7 +87,7 @@ def sized(case: Case, dim: int, size: int | None = None, tolerance: float | None
     if kind == "grid" and not Domain(dim).has_meshes:
         raise CaseError(
             f"method.accuracy: a grid needs a mesh, and directions lie on {Domain(dim).name}, of"
-            " which there is none. Choose the method 'particles' or 'characteristics'."
+            f" which there is none. Set method.kind = '{best_without_mesh(case)}'."
         )
     keys = table.model_dump(include=table.model_fields_set - {"kind", "accuracy"})
     if tolerance is not None:

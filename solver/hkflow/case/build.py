@@ -37,7 +37,7 @@ from .functions import built_in_feature, check_activation, feature_of
 from .memory import check_memory
 from .mesh_cache import cached_mesh
 from .randomness import DATA, random_numbers
-from .resolve import best_method_of, domain_of, flow_of
+from .resolve import best_without_mesh, domain_of, flow_of
 from .schema.case import Case
 from .schema.initial import UniformInitial
 
@@ -267,7 +267,7 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
         raise CaseError(
             f"domain.kind: {_counted(case, columns)}, so directions lie on {domain.name},"
             f" d = {domain.dim}, and a grid needs a mesh: {error} Set method.kind ="
-            f" '{_best_without_mesh(case)}', or choose other features (or"
+            f" '{best_without_mesh(case)}', or choose other features (or"
             " data.components), or change objective.bias."
         ) from error
     try:
@@ -282,9 +282,3 @@ def _counted(case, columns):
     if case.objective.loss != SOFTMAX.name:
         return f"the data have {columns} columns (bias included)"
     return f"inputs, bias and outputs of the classes make {columns} coordinates"
-
-
-def _best_without_mesh(case):
-    """The method that suits a sphere without meshes; output weights alone are a network's there."""
-    kind = best_method_of(case, meshed=False)[0]
-    return "network" if kind == "grid" else kind

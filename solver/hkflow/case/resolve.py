@@ -60,6 +60,12 @@ def best_method_of(
     )
 
 
+def best_without_mesh(case: Case | ProblemCase) -> str:
+    """The method that suits a sphere without meshes; output weights alone are a network's there."""
+    kind = best_method_of(case, meshed=False)[0]
+    return "network" if kind == "grid" else kind
+
+
 def spreads(case: Case | ProblemCase) -> bool:
     """Whether atoms do not stay atoms."""
     energies = getattr(case, "energy", None) or ()
