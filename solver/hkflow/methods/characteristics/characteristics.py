@@ -296,8 +296,7 @@ class Characteristics(PointMethod):
                 f"{sums['failures']:.0f} atoms met more than {self.move.most} kinks in one step"
             )
         transport, energy, exchange = sums["transport"], sums["energy"], sums["exchange"]
-        before, log_factor = begin.mass, 0.0
-        gained = sums["mass"] - before
+        gained, log_factor = sums["gained"], 0.0
         if flow.keeps_mass and not sums["mass"] > 0.0:
             step.rejection = "no mass is left"
         elif flow.keeps_mass:

@@ -36,11 +36,12 @@ LONGEST = 300.0  # τ beyond which e^τ is not formed
 NEAREST, WIDER, SAFE = 1e-9, 1.25, 0.999
 SUMS = (
     "mass", "transport", "energy", "exchange", "crossings", "captures", "releases", "failures",
-    "potential", "clinging",
+    "potential", "clinging", "gained",
 )  # fmt: skip
 (
     MASS, TRANSPORT, ENERGY, EXCHANGE, CROSSINGS, CAPTURES, RELEASES, FAILURES, POTENTIAL, CLINGING,
-) = range(10)  # fmt: skip
+    GAINED,
+) = range(11)  # fmt: skip
 
 
 @small_kernel()
@@ -498,6 +499,7 @@ def move(
             spend(mass, after, size, square, z, later, tau, log_f, gain, alpha, beta, decay, sums)
             time -= passed
         growth += gain
+        sums[GAINED] += after - mass
         sums[EXCHANGE] += abs(after - mass)
         mass = after
         if meets < 0:
@@ -550,8 +552,9 @@ def move_atoms(
     n_kinks), lists (n_groups, 6, n_kinks), nearby (n_groups, p, room), limits (n_groups, 3,
     n_kinks), tiles (n_groups, VECTORS, p, TILE) and numbers (n_groups, NUMBERS, TILE): scratch of
     each group of blocks, which is one thread's; nearby holds the normals of kinks near an atom
-    sums (n_blocks, 10), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|;
-    events; ∫J dν before; kinks met and not left
+    sums (n_blocks, 11), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|;
+    events; ∫J dν before; kinks met and not left; ∫∫dm, 0 where no mass changes, which a difference
+    of two sums over all mass is to rounding alone
     captured, new_captured (n,) bool: whether a kink has ever held an atom, or it met one and did
     not leave it
     """
@@ -589,6 +592,7 @@ def move_atoms(
                     else:
                         total[ENERGY] += decay * (mass - after)
                     total[POTENTIAL] += mass * (decay - size * z)
+                    total[GAINED] += after - mass
                     total[EXCHANGE] += abs(after - mass)
                     total[MASS] += after
                     new_held[c], new_captured[c] = 0, captured[c]

@@ -80,7 +80,7 @@ class Movement:
         beside: Sequence[Floats] | None = None,
     ) -> Floats:
         """Move atoms (positions, log_weights, held) into `out` for a time; returns what that
-        exchanged, (10,), by the names in SUMS.
+        exchanged, (11,), by the names in SUMS.
 
         beside : f (n, p) and v (n,) of a potential f·θ + v, of each atom, beside the data's
         captured : two arrays (n,) bool, which atoms a kink has ever held or were not let go by one:

@@ -230,7 +230,7 @@ class Capture:
             sums["energy"] += missed
         if sums["failures"]:
             step.rejection = f"{sums['failures']:.0f} atoms met too many kinks in one step"
-        mass, gained = float(begin.sum()), sums["mass"] - float(begin.sum())
+        mass, gained = float(begin.sum()), sums["gained"]
         potential = sums["potential"] + shift * mass
         energy = sums["energy"] - shift * gained
         after = potential - energy
