@@ -117,9 +117,9 @@ def error_bars(
 def companions_of(
     run: Result,
     times: Floats,
-    problem: Problem | None = None,
-    independent: bool = True,
-    mesh_of: MeshOf = fresh,
+    problem: Problem | None,
+    independent: bool,
+    mesh_of: MeshOf,
 ) -> list[Solution]:
     """What `error_bars` will compute when a run has ended that has begun, as far as it can be made.
 

@@ -81,8 +81,8 @@ class Plan:
     apart: list[Companion]
     ratio: float
     alone: bool
-    rival: Rival | None = None
-    seen: Companion | None = None
+    rival: Rival | None
+    seen: Companion | None
 
     @property
     def wanted(self) -> list[Companion]:

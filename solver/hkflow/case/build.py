@@ -104,7 +104,7 @@ def _left_by(earlier, case, domain, objective, mesh):
 
 
 def build_objective(
-    case: Case, folder: Path | None, data: DataSet | None = None, feature: Feature | None = None
+    case: Case, folder: Path | None, data: DataSet | None, feature: Feature
 ) -> tuple[Any, MomentFlow | None]:
     """The objective with all energies, and the closed-form solution of data alone, see
     `_data_risk`."""
@@ -138,9 +138,9 @@ def _data_risk(case, folder, data, feature):
     """The objective of the data, and the closed-form solution if the case is the moment problem in
     its solvable form.
 
-    data : read earlier, or None;  feature : that of the activation, imported earlier, or None
+    data : read earlier, or None;  feature : that of the activation
     """
-    exact, feature = None, feature or feature_of(case.objective.activation, folder)
+    exact = None
     if case.data.source == "moment":
         if (case.objective.activation, case.objective.loss, case.objective.bias) != (
             "linear",

@@ -271,7 +271,7 @@ def _can_be_imported(function):
     return REFERENCE.fullmatch(f"{function.__module__}:{function.__qualname__}") is not None
 
 
-def feature_of(activation: str, folder: str | Path | None = None) -> Feature:
+def feature_of(activation: str, folder: str | Path | None) -> Feature:
     """The feature of objective.activation: a built-in one, or that of module:name.
 
     What is named is a function s -> (ψ(s), ψ′(s)) of arrays, for φ(θ, x) = ψ(θ·x), or a Feature.

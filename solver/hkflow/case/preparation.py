@@ -225,7 +225,7 @@ class RawTable:
     lines: Integers
     columns: tuple[Encoding, ...]
     notes: tuple[str, ...]
-    classes: list[str] | None = None
+    classes: list[str] | None
 
     def filled(self, training: Integers) -> "RawTable":
         """The same, whose columns with a gap are filled with what the training rows have: their
@@ -390,7 +390,7 @@ def _classes(table, cells, label, where):
         return sorted(names.values())
 
 
-def _targets(table, columns, label, faults, notes, classes=None, known=True):
+def _targets(table, columns, label, faults, notes, classes, known=True):
     """The rows that have a target, (n,), and their targets: numbers, or ±1, or 0, 1, … of
     `classes`; all labels that the table lists occur if they are `known`."""
     cells = columns.named[label]

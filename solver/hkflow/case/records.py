@@ -11,7 +11,7 @@ from .schema.arrays import ProblemCase
 from .schema.case import Case
 
 
-def case_records(case: Case | ProblemCase, folder: Path | None = None) -> dict[str, Callable]:
+def case_records(case: Case | ProblemCase, folder: Path | None) -> dict[str, Callable]:
     """The functions of a case by the names of their records; modules in `folder` come first.
 
     Raises CaseError if one cannot be imported or its name is taken.

@@ -17,7 +17,7 @@ def check_slopes(
     values: Callable[[float], Floats],
     found: Floats,
     size: Floats | float,
-    dtype: DTypeLike = float,
+    dtype: DTypeLike,
 ) -> None:
     """Raise ValueError unless slopes (n,) are those at 0 of functions s -> values(s), (n,).
 

@@ -415,7 +415,7 @@ class SumAtFixedPoints:
     predictions, loss_gradient : of the data;  external : (n_points,) V + λ
     """
 
-    def __init__(self, objective: Sum, points: Floats, signs: tuple[int, ...] = (1,)) -> None:
+    def __init__(self, objective: Sum, points: Floats, signs: tuple[int, ...]) -> None:
         self.objective = objective
         self.data = objective.data and objective.data.at_fixed_points(points, signs)
         self.kernel = objective.kernel and objective.kernel.at_fixed_points(points)

@@ -136,7 +136,7 @@ class MovingHarmonicSums(HarmonicSums):
     points, gradient : (n_blocks, p, width), see operators.dense.blocked
     """
 
-    def __init__(self, kernel: ZonalKernel, points: Floats, width: int | None = None) -> None:
+    def __init__(self, kernel: ZonalKernel, points: Floats, width: int) -> None:
         super().__init__(kernel, points)
         self.points = blocked(points, width)
         self.gradient = np.zeros_like(self.points)
@@ -154,7 +154,7 @@ class MomentSums:
     """The same, with all of G, of a kernel a + bt + ct² in any dimension, by ∫dν, ∫θ dν and ∫θθᵀ
     dν."""
 
-    def __init__(self, kernel: ZonalKernel, points: Floats, width: int | None = None) -> None:
+    def __init__(self, kernel: ZonalKernel, points: Floats, width: int) -> None:
         self.powers = np.zeros(3)
         self.powers[: len(kernel.series)] = chebyshev.cheb2poly(kernel.series)
         self.points = blocked(points, width)

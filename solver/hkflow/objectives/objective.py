@@ -360,7 +360,7 @@ class ObjectiveAtFixedPoints:
     potential : (n_signs, n_points) J, after `evaluate`
     """
 
-    def __init__(self, objective: Objective, points: Floats, signs: tuple[int, ...] = (1,)) -> None:
+    def __init__(self, objective: Objective, points: Floats, signs: tuple[int, ...]) -> None:
         n_data, n_points = objective.n_predictions, len(points)
         self.objective = objective
         self.signs = np.array(signs, dtype=float)
@@ -410,7 +410,7 @@ class ObjectiveAtMovingPoints:
     gradient : (n_blocks, p, width) Σ_i ∂_i R ∇φ(θ_c, x_i);  all filled by `evaluate`
     """
 
-    def __init__(self, objective: Objective, points: Floats, on_sphere: bool = False) -> None:
+    def __init__(self, objective: Objective, points: Floats, on_sphere: bool) -> None:
         self.objective = objective
         self.operator = _sums(
             objective,

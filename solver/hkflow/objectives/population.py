@@ -405,9 +405,7 @@ class PopulationAtFixedPoints:
         two FFTs. Both are exact to rounding
     """
 
-    def __init__(
-        self, objective: PopulationRisk, points: Floats, signs: tuple[int, ...] = (1,)
-    ) -> None:
+    def __init__(self, objective: PopulationRisk, points: Floats, signs: tuple[int, ...]) -> None:
         self.objective, self.signs = objective, np.array(signs, dtype=float)
         self.charges = objective.charges(points)
         self.spectrum = circulant_spectrum(self.charges)

@@ -44,7 +44,7 @@ class RepeatedOperator:
         predictions (n_data · k,) lie datum by datum
     """
 
-    def __init__(self, operator: Any, place: Integers, outputs: int = 1) -> None:
+    def __init__(self, operator: Any, place: Integers, outputs: int) -> None:
         self.operator, self.place = operator, place
         self.order = np.argsort(place, kind="stable")
         m = place.max() + 1

@@ -68,7 +68,7 @@ def draw_classes(
     draw_map(ax, scores, classes, (inputs, numbers), names)
 
 
-def draw_run(ax: Axes, run: Result, save: int = -1) -> None:
+def draw_run(ax: Axes, run: Result, save: int) -> None:
     """The same of a run with an output for each class, its two inputs as they are prepared, its
     data, and its test data with white edges."""
     normalised = is_normalised((run, save))

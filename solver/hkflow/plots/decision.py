@@ -169,14 +169,14 @@ def _on_grid(run, function, pixels=PIXELS):
     return function(inputs).reshape([len(tick) for tick in ticks[::-1]]), ticks
 
 
-def _draw_curve(ax, run, grid, values, h, scaled, ends=None, narrow=False):
+def _draw_curve(ax, run, grid, values, h, scaled, ends, narrow=False):
     """The curve and the data: as dots, or if the curve is in other units than the targets, as marks
     of their classes.
 
-    ends : (low, high) of the curves that the axis has room for, by default of this one
+    ends : (low, high) of the curves that the axis has room for
     """
     ax.plot(grid[0], values, color="C0", label=f"prediction {h}")
-    low, high = frame(np.array(ends or [values.min(), values.max()]))
+    low, high = frame(np.array(ends))
     if scaled:
         ax.axhline(0.0, color="0.5", linewidth=0.6)
         for sign, marker, level in ((1.0, "o", high), (-1.0, "s", low)):
@@ -264,7 +264,7 @@ def draw_targets(figure: AnyFigure, run: Result, save: int = -1, shared: Saves =
     draw_against_targets(figure.subplots(), run, save, shared or ())
 
 
-def draw_against_targets(ax: Axes, run: Result, save: int = -1, shared: Sequence[int] = ()) -> None:
+def draw_against_targets(ax: Axes, run: Result, save: int, shared: Sequence[int]) -> None:
     """The predictions of the data at a save against their targets, or their histogram for each
     class; h/|ν| of large masses. Of several outputs by how much the own class leads."""
     if _has_classes(run):

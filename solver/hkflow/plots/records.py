@@ -74,7 +74,7 @@ def scale_time(ax: Axes, time: NDArray[np.float64]) -> None:
     ax.minorticks_off()
 
 
-def draw_energy(ax: Axes, records: Records, time_variable: str = "time") -> None:
+def draw_energy(ax: Axes, records: Records, time_variable: str) -> None:
     """Objective and total mass against time, on two scales; objective per mass and log mass where
     the mass needs a scale."""
     draw_time(ax, records, time_variable)
@@ -151,7 +151,7 @@ def draw_mass(ax: Axes, records: Records, time_variable: str = "time") -> None:
     ax.set_ylabel(label.replace(" log |", "\nlog |"))
 
 
-def draw_residuals(ax: Axes, records: Records, time_variable: str = "time") -> None:
+def draw_residuals(ax: Axes, records: Records, time_variable: str) -> None:
     """Residuals of the energy identity and of the mass budget, relative to the largest objective
     and mass so far."""
     time = records["time"]
@@ -227,7 +227,7 @@ def draw_margins(
     ax.set_ylabel("margin/|ν|")
 
 
-def draw_test(ax: Axes, records: Records, time_variable: str = "time") -> None:
+def draw_test(ax: Axes, records: Records, time_variable: str) -> None:
     """Error of the test data, where it was taken, beside that of the training data; root mean
     squares on a logarithmic scale if they fall by much."""
     draw_time(ax, records, time_variable)

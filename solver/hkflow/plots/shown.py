@@ -94,7 +94,7 @@ def sheets(figure: AnyFigure, signs: Collection[float]) -> Any:
     return np.atleast_1d(figure.subplots(1, len(signs)) if wide else figure.subplots(len(signs), 1))
 
 
-def sign_color(sign: float, signs: Collection[float] = (1, -1)) -> str:
+def sign_color(sign: float, signs: Collection[float]) -> str:
     """The colour of an output sign, as of the class that it speaks for; where there is one sign
     alone, that of all else."""
     return "C0" if len(signs) == 1 else COLORS[sign]

@@ -41,7 +41,7 @@ def is_traced(run: Result) -> bool:
 def draw_traced(
     figure: AnyFigure,
     run: Result,
-    save: int = -1,
+    save: int,
     shared: Saves = None,
     title: bool = True,
     width: int | None = None,

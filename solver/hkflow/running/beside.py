@@ -47,7 +47,7 @@ class SecondProcess:
 
 
 @contextmanager
-def second_process(program: str, wanted: bool = True) -> Iterator[SecondProcess | None]:
+def second_process(program: str, wanted: bool) -> Iterator[SecondProcess | None]:
     """A SecondProcess while the block runs; None where none is wanted or no core is free."""
     process = None
     if wanted and has_free_core():

@@ -49,7 +49,7 @@ def final_max_margin(run: Result, seconds: float) -> MaxMargin | None:
 
 def max_margin_of(
     problem: Problem,
-    start: PointMeasure | None = None,
+    start: PointMeasure | None,
     tolerance: float = 1e-6,
     seconds: float = np.inf,
     nodes: int | None = None,

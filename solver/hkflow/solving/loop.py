@@ -212,7 +212,7 @@ def accepted_step(
     target: float,
     smallest: float,
     guards: Sequence[Callable],
-    until_margin: float | None = None,
+    until_margin: float | None,
 ) -> Step | str:
     """Take one step that passes every guard, is accurate enough, and goes no further than
     `until_margin`. Returns it, or the sentence why there is none."""

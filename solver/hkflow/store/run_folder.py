@@ -87,7 +87,7 @@ CLOCK = vars(LoopState(0.0, 0.0, [0.0, 0.0]))  # the types of its entries
 SNAPSHOT = re.compile(r"[0-9]{8,}\.h5")
 
 
-def refuse_used(folder: str | Path, force: bool = False) -> None:
+def refuse_used(folder: str | Path, force: bool) -> None:
     """Raise RunFolderError if a folder is not empty, unless `force` will move it aside.
 
     It moves a run folder alone, and neither the current folder nor one that this lies in.
@@ -136,7 +136,7 @@ def _is_own(name):
     return name in OWN or SNAPSHOT.fullmatch(name) is not None
 
 
-def claim_folder(folder: str | Path, force: bool = False) -> Path | None:
+def claim_folder(folder: str | Path, force: bool) -> Path | None:
     """Make an empty run folder; with `force` a used one is moved aside, never deleted. Returns
     where that is then, or None.
 
@@ -210,7 +210,7 @@ def refuse_links(folder: Path) -> None:
 
 
 def write_problem(
-    folder: Path, problem: Problem, inputs: Floats, header: dict, initial: Floats | None = None
+    folder: Path, problem: Problem, inputs: Floats, header: dict, initial: Floats | None
 ) -> None:
     """Store what does not change during a run: data, signs and the mesh if there is one.
 

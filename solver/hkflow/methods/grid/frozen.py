@@ -73,7 +73,7 @@ class FrozenFlow:
     rhs : the RightHandSide;  capture : moves what kinks capture, or None
     """
 
-    def __init__(self, rhs: RightHandSide, capture: Capture | None = None) -> None:
+    def __init__(self, rhs: RightHandSide, capture: Capture | None) -> None:
         self.rhs, self.capture = rhs, capture
         self.transport: Any = None
         alpha, n_signs = rhs.flow.transport, len(rhs.problem.signs)

@@ -29,7 +29,7 @@ class RightHandSide:
     evaluations : of the potential, so far
     """
 
-    def __init__(self, problem: Problem, limiter: int, quadratic: bool = False) -> None:
+    def __init__(self, problem: Problem, limiter: int, quadratic: bool) -> None:
         self.problem, self.flow, self.limiter = problem, problem.flow, limiter
         self.quadratic = quadratic
         mesh, signs = problem.mesh, problem.signs

@@ -152,7 +152,7 @@ def implicit_step(
     states: Sequence[Any],
     frozen: Callable[..., Floats],
     tolerance: float,
-    coupling_at: Callable[[Any], Coupling] | None = None,
+    coupling_at: Callable[[Any], Coupling] | None,
     guesses: Sequence[Floats] | None = None,
 ) -> Step:
     """One step, composed of flows with frozen loss gradients; returns the Step, with a rejection if

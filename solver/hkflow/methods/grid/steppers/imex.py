@@ -23,7 +23,7 @@ class Imex(Stepper):
         explicit: Stepper,
         tolerance: float,
         coupling: Callable[[], Coupling],
-        coupling_at: Callable[[Evaluation], Coupling] | None = None,
+        coupling_at: Callable[[Evaluation], Coupling] | None,
     ) -> None:
         super().__init__(explicit.rhs)
         self.explicit, self.tolerance = explicit, tolerance
