@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 from hkflow.certificates.diagonal_path import l1_margin_direction, path_point
-from hkflow.certificates.quasi_norm import optimality, quasi_norm, stationary_points
+from hkflow.certificates.quasi_norm import _measured, quasi_norm, stationary_points
 
 STEADY = np.array([[1.0, 0.6, 0.3], [0.8, -0.4, 0.5], [2.0, 0.2, -0.1]])
 UNIQUE = np.array([[0.5, 0.8, 0.5], [0.9, 0.2, -0.4], [1.5, 0.8, 0.3]])
@@ -34,6 +34,12 @@ def closest(points, w):
     return min(np.abs(unit(point.weights) - unit(w)).max() for point in points)
 
 
+def optimality(w, A, depth, tight=1e-6):
+    """How well the direction of w satisfies the conditions; a coordinate that only tends to zero is
+    felt as u_k/max u, slower than w_k."""
+    return _measured(A, w / np.min(A @ w), depth, tight)
+
+
 def left_over(A, point, depth, exponent=None):
     """The stationarity of the w-form on the support, relative, written out for itself."""
     w, p = point.weights, 2.0 / depth
@@ -54,9 +60,7 @@ def test_depth_two_is_the_l1_margin(name):
     assert point.multipliers.sum() == pytest.approx(point.value, rel=1e-12)
     deep = stationary_points(A, np.ones(len(A)), 3)
     loose = [
-        optimality(other.weights, A, np.ones(len(A)), 2)
-        for other in deep
-        if closest([point], other.weights) > 1e-6
+        optimality(other.weights, A, 2) for other in deep if closest([point], other.weights) > 1e-6
     ]
     assert (
         loose
@@ -78,7 +82,7 @@ def test_points_meet_their_optimality_conditions(name, depth):
         assert point.value == pytest.approx(quasi_norm(point.weights, depth), rel=1e-14)
         # Euler: Σν = (2/D) Σ|w|^(2/D)
         assert point.multipliers.sum() * depth / 2.0 == pytest.approx(point.value, rel=1e-9)
-        assert optimality(3.0 * point.weights, A, np.ones(len(A)), depth).residual <= 1e-11
+        assert optimality(3.0 * point.weights, A, depth).residual <= 1e-11
 
 
 def test_another_exponent_is_told_apart():
@@ -90,9 +94,7 @@ def test_another_exponent_is_told_apart():
             and left_over(MANY, point, 3, exponent=2.0 / 3.0) > 1e-3
         )
     curved = [p for p in points if np.count_nonzero(p.weights) > np.count_nonzero(p.multipliers)]
-    assert (
-        curved and min(optimality(p.weights, MANY, np.ones(4), 4).residual for p in curved) > 1e-3
-    )
+    assert curved and min(optimality(p.weights, MANY, 4).residual for p in curved) > 1e-3
 
 
 @pytest.mark.parametrize("name", ["steady", "unique"])
@@ -199,15 +201,13 @@ def test_the_end_of_the_path_is_stationary_at_its_rate(depth):
     felt as μ^(1/D)."""
     scales = np.array([1e-5, 1e-6, 1e-7])
     residuals = [
-        optimality(
-            path_point(UNIQUE, np.ones(3), mu, depth).weights, UNIQUE, np.ones(3), depth
-        ).residual
+        optimality(path_point(UNIQUE, np.ones(3), mu, depth).weights, UNIQUE, depth).residual
         for mu in scales
     ]
     slopes = np.diff(np.log(residuals)) / np.diff(np.log(scales))
     assert slopes == pytest.approx(1.0 / depth, rel=0.05)
     end = l1_margin_direction(UNIQUE, np.ones(3))
-    assert optimality(end, UNIQUE, np.ones(3), depth).residual < 1e-12
+    assert optimality(end, UNIQUE, depth).residual < 1e-12
     assert closest(stationary_points(UNIQUE, np.ones(3), depth), end) < 1e-9
 
 
@@ -238,7 +238,7 @@ def test_gradient_flows_from_small_starts_end_at_stationary_points(name):
     γ̃ = 10³ to 10⁶ for D = 3."""
     A = DATA[name]
     ends = flow_ends(A, 0.1, 3, [1e3, 1e6])
-    residuals = [optimality(w, A, np.ones(len(A)), 3, tight=2e-2).stationarity for w in ends]
+    residuals = [optimality(w, A, 3, tight=2e-2).stationarity for w in ends]
     points = stationary_points(A, np.ones(len(A)), 3)
     print(
         f"{name}: residuals {residuals[0]:.2e}, {residuals[1]:.2e}, distance"
@@ -246,10 +246,7 @@ def test_gradient_flows_from_small_starts_end_at_stationary_points(name):
     )
     assert residuals[1] < 1e-2 and residuals[1] / residuals[0] == pytest.approx(0.1, rel=0.2)
     assert closest(points, ends[1]) < 1e-4
-    assert (
-        optimality(path_point(A, np.ones(len(A)), 1.0, 3).weights, A, np.ones(len(A)), 3).residual
-        > 0.02
-    )
+    assert optimality(path_point(A, np.ones(len(A)), 1.0, 3).weights, A, 3).residual > 0.02
 
 
 def test_sparse_data_have_their_l1_margin_as_the_global_minimum():
@@ -282,6 +279,3 @@ def test_what_has_no_answer_is_refused():
         stationary_points(np.array([[1.0, 0.0], [-1.0, 0.0]]), np.ones(2), 3)
     with pytest.raises(ValueError, match="depth at least 2, got 1"):
         stationary_points(STEADY, np.ones(3), 1)
-    for wrong in (-np.ones(3), np.ones(4)):
-        with pytest.raises(ValueError, match="that separate the data"):
-            optimality(wrong, STEADY, np.ones(3), 3)

@@ -23,7 +23,6 @@ from .diagonal_path import kappa_of, separable
 from .fixed_points import nonnegative
 
 RESIDUAL = 1e-9  # of the optimality conditions, relative: what a stationary point may leave
-TIGHT = 1e-6  # of the margin one: how far above it a constraint still counts as tight
 ZERO = 1e-11  # of the largest: what is smaller is rounding
 MAX_SYSTEMS = 300_000  # systems of equations that may be solved
 MAX_STEPS, MAX_HALVINGS = 60, 50
@@ -65,37 +64,6 @@ def quasi_norm(w: Floats, depth: float) -> Floats:
     return np.sum(np.abs(w) ** (2.0 / depth), axis=-1)
 
 
-def optimality(
-    w: Floats, x: Floats, y: Floats, depth: float, tight: float = TIGHT
-) -> QuasiNormPoint:
-    """How well the direction of w satisfies the first-order conditions of a network w = u₊^D − u₋^D
-    of least |u|₂:
-
-        u_k = (D/2) u_k^(D−1) sign(w_k) (Aᵀν)_k,   u_k = |w_k|^(1/D),   for the best ν ≥ 0 on the
-        tight constraints
-
-    which is (2/D) sign(w_k) |w_k|^(2/D−1) = (Aᵀν)_k where w_k ≠ 0 and leaves the other coordinates
-    free. That the network meets for D = 2 too, but there the problem for w is convex, and the
-    residual includes what its solutions need: (|Aᵀν| − 1)₊. A coordinate that only tends to zero is
-    felt as u_k/max u, slower than w_k.
-    w : (d,), of any scale;  x : (n, d);  y : (n,) ±1;  depth : D ≥ 2;  tight : constraints up to 1
-        + tight may have ν > 0.
-    Returns a QuasiNormPoint with smallest margin one.
-    Raises ValueError for data that no w separates, or a w that does not separate them.
-    Source: Moroshko et al. 2020, eq. 3 and Theorem 2, for the networks of sec. 3.
-    """
-    A, _ = separable(x, y)
-    kappa_of(depth)
-    w = np.asarray(w, dtype=float)
-    smallest = np.min(A @ w) if w.shape == A.shape[1:] else np.nan
-    if not smallest > 0.0:
-        raise ValueError(
-            f"Wanted weights {A.shape[1:]} that separate the data, got shape {w.shape}, smallest"
-            f" margin {smallest}."
-        )
-    return _measured(A, w / smallest, depth, tight)
-
-
 def stationary_points(
     x: Floats, y: Floats, depth: float, only_minima: bool = False
 ) -> list[QuasiNormPoint]:
@@ -133,7 +101,12 @@ def stationary_points(
 
 
 def _measured(A, w, depth, tight):
-    """The QuasiNormPoint of a w with smallest margin one."""
+    """The QuasiNormPoint of a w with smallest margin one, for the best ν ≥ 0 on the constraints up
+    to 1 + tight.
+
+    For D = 2 the problem for w is convex, and its residual includes what that needs of the other
+    coordinates: (|Aᵀν| − 1)₊.
+    """
     size, slack = np.abs(w), A @ w - 1.0
     u, near = size ** (1.0 / depth), slack <= tight
     rows = 0.5 * depth * (np.sign(w) * u ** (depth - 1.0))[:, None] * A[near].T
