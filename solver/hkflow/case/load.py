@@ -84,13 +84,18 @@ def load_case(path: str | Path, overrides: Overrides = None) -> CaseFile:
             f"{printable(path)}: is a table, not a case. Name it in a case file: data = {{ source ="
             f" 'file', file = '{printable(path.name)}', label = … }}."
         )
+    text = read_toml(path)
+    return parse_case(text, path.parent, path.stem, overrides, source=printable(path))
+
+
+def read_toml(path: Path) -> str:
+    """The text of a case or study file. Raises CaseError if it cannot be read or is no text."""
     try:
-        text = read_text(path, MAX_CASE_BYTES)
+        return read_text(path, MAX_CASE_BYTES)
     except OSError as error:
         raise CaseError(f"{printable(path)}: cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
         raise CaseError(f"{printable(path)}: is not UTF-8 text (byte {error.start}).") from error
-    return parse_case(text, path.parent, path.stem, overrides, source=printable(path))
 
 
 def plain_tables(value: Any) -> Any:

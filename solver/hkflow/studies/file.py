@@ -17,12 +17,12 @@ from ..arguments import Floats
 from ..case.aliases import current
 from ..case.lines import flat, lines_of, placed
 from ..case.load import (
-    MAX_CASE_BYTES,
     UNIONS,
     CaseFile,
     keys_of,
     load_case,
     parse_toml,
+    read_toml,
     refuse_unfit,
     sentences,
 )
@@ -30,7 +30,6 @@ from ..case.resolve import resolve
 from ..case.schema.case import Case
 from ..case.schema.tables import Count, Table
 from ..errors import CaseError, led_by, printable, unknown_name
-from ..files.userfiles import read_text
 from ..solving.registry import RECORDS
 
 Values = dict[str, Any]
@@ -181,21 +180,16 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
     Raises CaseError with all faults of the study, or of its first wrong member.
     """
     path = Path(path)
-    try:
-        text = read_text(path, MAX_CASE_BYTES)
-        tables = parse_toml(text, path)
-        refuse_unfit(tables, path)
-        tables = current(tables, str(path), text)
-        small = quick and isinstance(tables.get("quick", {}), dict)
-        changes = tables.pop("quick", {}) if small else {}
-        lines = lines_of(text, changes)
-        if small:
-            tables = _changed(tables, changes)
-            text = tomlkit.dumps(tables)
-    except OSError as error:
-        raise CaseError(f"{path}: cannot be read ({error.strerror}).") from error
-    except UnicodeDecodeError as error:
-        raise CaseError(f"{path}: is not UTF-8 text (byte {error.start}).") from error
+    text = read_toml(path)
+    tables = parse_toml(text, path)
+    refuse_unfit(tables, path)
+    tables = current(tables, str(path), text)
+    small = quick and isinstance(tables.get("quick", {}), dict)
+    changes = tables.pop("quick", {}) if small else {}
+    lines = lines_of(text, changes)
+    if small:
+        tables = _changed(tables, changes)
+        text = tomlkit.dumps(tables)
     try:
         table = StudyTable.model_validate(tables)
     except ValidationError as error:
