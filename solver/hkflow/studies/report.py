@@ -13,6 +13,7 @@ from ..case.load import toml_of
 from ..case.resolve import resolve
 from ..files.writing import write_hdf5, write_text
 from ..solving.registry import record_of
+from ..store.run import WORK
 from .file import ERRORS, described, in_words, readable
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _refined(result, group):
     header = [_name(key) for key in keys] + [
         text for name in result.names for text in (TITLES[name], "order")
     ]
-    header += ["steps", "evaluations", "seconds"]
+    header += WORK
     found = {
         name: (result.errors(group, name), result.convergence(group, name)) for name in result.names
     }
@@ -126,11 +127,7 @@ def _swept(result):
     """One row per group: what is swept, the values at the end, their standard error over the
     repeats, and the work."""
     keys, names = list(result.study.groups[0]), result.study.table.values
-    header = (
-        [_name(key) for key in keys]
-        + [record_of(name).label for name in names]
-        + ["steps", "evaluations", "seconds"]
-    )
+    header = [*map(_name, keys), *(record_of(name).label for name in names), *WORK]
     rows = []
     for group, swept in enumerate(in_words(result.study.groups)):
         # repeats that no seed tells apart are one run
@@ -204,10 +201,7 @@ def _columns(result):
     columns |= {
         name: [float(o.values.get(name, np.nan)) for o in outcomes] for name in study.table.values
     }
-    columns |= {
-        name: [float(o.work[name]) for o in outcomes]
-        for name in ("steps", "evaluations", "seconds")
-    }
+    columns |= {name: [float(o.work[name]) for o in outcomes] for name in WORK}
     columns["finished"] = [o.finished for o in outcomes]
     return columns | {
         "status": [o.status for o in outcomes],
@@ -273,10 +267,7 @@ def _mean(values):
 
 def _work(outcomes):
     """Mean steps, evaluations and seconds of the repeats."""
-    means = [
-        np.mean([outcome.work[name] for outcome in outcomes])
-        for name in ("steps", "evaluations", "seconds")
-    ]
+    means = [np.mean([outcome.work[name] for outcome in outcomes]) for name in WORK]
     return [
         *("" if np.isnan(mean) else f"{mean:.0f}" for mean in means[:2]),
         "" if np.isnan(means[2]) else f"{means[2]:.3g}",
