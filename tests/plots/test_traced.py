@@ -42,7 +42,7 @@ def drawn(run, **options):
 def test_pixels_of_a_map_show_the_density_there(solutions):
     s = solutions[2]
     figure = Figure(figsize=(6.9, 3.0), layout="constrained")
-    traced.draw_traced(figure, s, -1, width=300)
+    traced.draw_traced(figure, s, 2, [2], False, width=300)
     points, inside = sphere.hammer_points(300)
     wanted = s.density_at(points[inside])
     for ax, values, sign in zip(figure.axes, wanted, s.signs, strict=False):

@@ -18,8 +18,6 @@ def draw_measure(
     other spheres.
     shared : saves that have colours and axes in common with this one
     """
-    if traced.is_traced(run):
-        return traced.draw_traced(figure, run, save, shared, title)
     save = range(len(run.time))[save]
     shared = thinned(shared or [save], save)
     normalised = is_normalised((run, 0), *((run, k) for k in shared))
@@ -27,7 +25,9 @@ def draw_measure(
     if title:
         figure.suptitle(time_of(run, save))
     picture = run.domain.picture
-    if picture == "bars":
+    if traced.is_traced(run):
+        traced.draw_traced(figure, run, save, shared, normalised)
+    elif picture == "bars":
         weights = [coordinates.parts_of(run.atoms_at(k, normalised)) for k in shared]
         coordinates.draw_weights(
             figure.subplots(),

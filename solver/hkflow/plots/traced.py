@@ -1,6 +1,8 @@
 """The measure of characteristics on the circle and S²: its density at every pixel, and what kinks
 have caught as stems and dots."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..geometry.circle import circle_mesh
@@ -8,19 +10,10 @@ from ..geometry.point_sets import quasi_uniform
 from ..geometry.sphere import normalize
 from ..methods.frozen_relu.movement import room_of
 from ..solving.result import Result
-from ..store.shown import density_at, is_normalised, name_of
+from ..store.shown import density_at, name_of
 from . import circle, sphere
-from .figures import AnyFigure, Saves
-from .shown import (
-    clock_of,
-    colors_of,
-    draw_scale,
-    sheet_names,
-    sheets,
-    sign_color,
-    thinned,
-    time_of,
-)
+from .figures import AnyFigure
+from .shown import clock_of, colors_of, draw_scale, sheet_names, sheets, sign_color
 
 # kinks that are looked at for one picture, about a second; points are fewer where there is more
 # history
@@ -42,20 +35,15 @@ def draw_traced(
     figure: AnyFigure,
     run: Result,
     save: int,
-    shared: Saves = None,
-    title: bool = True,
+    shared: Sequence[int],
+    normalised: bool,
     width: int | None = None,
 ) -> None:
-    """Draw the measure at a save on an empty figure, or ν/|ν| where a mass is beyond numbers.
+    """Draw the measure at a save, from 0, on an empty figure, or ν/|ν|.
 
     shared : saves that have colours and axes in common with this one
     width : pixels of a map, points of the circle; by default as many as a second allows
     """
-    save = range(len(run.time))[save]
-    shared = thinned(shared or [save], save)
-    normalised = is_normalised((run, 0), *((run, k) for k in shared))
-    if title:
-        figure.suptitle(time_of(run, save))
     draw = _draw_circle if run.domain.picture == "circle" else _draw_maps
     draw(figure, run, save, shared, normalised, width)
 
