@@ -363,7 +363,7 @@ def _bound(x, c, linear, V, enough, theta, cut, scratch):
     if size + p * missing > enough:
         for k in range(p):
             lam[k] = max(dot(N[k], theta), 0.0)
-        _best_cut(c, V, products, undecided, m, theta, lam, cut)
+        _best_cut(c, V, products, undecided, m, lam, cut)
     return size + p * missing
 
 
@@ -490,7 +490,7 @@ def _longest_edge(V):
 
 
 @njit(cache=True, error_model="numpy")
-def _best_cut(c, V, products, undecided, m, theta, lam, cut):
+def _best_cut(c, V, products, undecided, m, lam, cut):
     """Write (a, b, s): the cut of an edge that lowers Σ_{c_i>0} λ·(vertex values) most, and there
     along the kink that does most, or in the middle."""
     p = len(V)

@@ -59,10 +59,10 @@ def next_crossing(s, slopes, sides, far):
 
 
 @small_kernel(error_model="numpy")
-def glide(theta, e, aside, z, plus, minus, tau):
+def glide(theta, e, aside, plus, minus, tau):
     """Take θ along the great circle towards e for τ, in place; returns log f.
 
-    aside (p,): θ − z e;  plus, minus: 1 ± z
+    aside (p,): θ − z e;  plus, minus: 1 ± z, z = θ·e
     """
     shrink = np.exp(-tau)
     half = 0.5 * (plus + minus * shrink * shrink)
@@ -144,7 +144,7 @@ def go_back(
                     met, c = next_crossing(s, slopes, sides, far)
                     walked = angle_bound(c, z, square) if near < len(rows) else 0.0
             tau = end if met < 0 else min(end, max(0.0, np.log(reach(c, z, plus, minus, square))))
-            growth -= (p - 1.0 + beta / alpha) * glide(theta, e, aside, z, plus, minus, tau)
+            growth -= (p - 1.0 + beta / alpha) * glide(theta, e, aside, plus, minus, tau)
             if met < 0:
                 break
             events += 1

@@ -80,7 +80,7 @@ def _frame(mesh):
 
 def _of_kink(mesh, frame, normal):
     """Chords (cell, length, middle) and cuts (face, excess) of one kink."""
-    left, right, across, between = frame
+    left, right, *_ = frame
     kink = normal
     if mesh.face_vertices.shape[1] > 2:  # on S³
         normal = normalize(normal + ASIDE * OFF_AXES)

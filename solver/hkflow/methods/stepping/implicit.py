@@ -123,7 +123,7 @@ class ImplicitSteps(Method):
         """Whether λ(K ∂²R) dt exceeds a limit; an upper bound of λ that costs nothing is asked
         first."""
         e, flow, objective = self.current, self.flow, self.problem.objective
-        curved = curvatures(objective, e.predictions, e.loss_gradient, self.log_scale)
+        curved = curvatures(objective, e.loss_gradient, self.log_scale)
         answer = curved @ objective.feature_sizes
         if (
             not dt * answer * (flow.transport * e.mass + flow.reaction * e.mobility_mass)
@@ -135,9 +135,7 @@ class ImplicitSteps(Method):
     def stiffness(self) -> float:
         """λ(K ∂²R) of the accepted state, asked for once."""
         if self._stiffness is None:
-            self._stiffness = self.accepted_coupling().stiffness(
-                self.current.predictions, self.current.loss_gradient
-            )
+            self._stiffness = self.accepted_coupling().stiffness(self.current.loss_gradient)
         return self._stiffness
 
     def stable_step(self) -> float:

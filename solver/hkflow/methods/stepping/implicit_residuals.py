@@ -172,13 +172,13 @@ class Coupling:
         matrix.reshape(-1)[:: len(matrix) + 1] += more
         return Coupling.stored(self.objective, self.log_scale, matrix)
 
-    def stiffness(self, predictions: Floats, loss_gradient: Floats) -> float:
+    def stiffness(self, loss_gradient: Floats) -> float:
         """Largest eigenvalue of K ∂²R, the rate at which loss gradients answer, to within some per
         cent from below; by products among the leading data."""
         leads = self.leading(loss_gradient)
-        if len(leads) < len(predictions):
-            return self.among(leads).stiffness(predictions[leads], loss_gradient[leads])
-        curvature = np.sqrt(curvatures(self.objective, predictions, loss_gradient, self.log_scale))
+        if len(leads) < len(loss_gradient):
+            return self.among(leads).stiffness(loss_gradient[leads])
+        curvature = np.sqrt(curvatures(self.objective, loss_gradient, self.log_scale))
         largest = curvature.max(initial=0.0)
         if not 0.0 < largest < np.inf:
             return 0.0 if largest == 0.0 else np.inf
@@ -594,11 +594,8 @@ def logistic_margin_hessian(
     )
 
 
-def curvatures(
-    objective: Objective, predictions: Floats, loss_gradient: Floats, log_scale: float
-) -> Floats:
-    """Diagonal of e^L ∂²R/∂h², (n_data,), an upper bound of the matrix (up to L = 200); for
-    predictions in units of e^L."""
+def curvatures(objective: Objective, loss_gradient: Floats, log_scale: float) -> Floats:
+    """Diagonal of e^L ∂²R/∂h², (n_data,), an upper bound of the matrix (up to L = 200)."""
     scale, q = np.exp(min(log_scale, STIFF_LOG)), objective.weights
     size = np.abs(loss_gradient)
     if objective.risk.tail == "square":
