@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hkflow.geometry.rows import unique_rows
+from hkflow.geometry.rows import sums_of_rows, unique_rows
 
 
 @pytest.mark.parametrize("kind", [np.int64, float])
@@ -18,3 +18,10 @@ def test_rows_are_those_of_numpy(rng, kind):
 
 def test_both_zeros_are_one_number():
     assert unique_rows(np.array([[1.0, 0.0], [1.0, -0.0]]))[1].tolist() == [0, 0]
+
+
+def test_rows_of_a_group_are_added(rng):
+    rows, group = rng.normal(size=(50, 3)), rng.integers(0, 7, 50)
+    wanted = np.zeros((9, 3))
+    np.add.at(wanted, group, rows)
+    assert np.array_equal(sums_of_rows(group, rows, 9), wanted)

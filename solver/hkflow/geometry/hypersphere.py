@@ -13,6 +13,7 @@ import numpy as np
 from ..arguments import Floats, Integers, whole_number
 from .mesh import Mesh
 from .polyhedra import corner_counts, pyramids
+from .rows import sums_of_rows
 from .sphere import distance, normalize
 from .voronoi import near_in_memory
 
@@ -61,7 +62,9 @@ def centroids(mesh: Mesh) -> Floats:
     """
     left, right = mesh.faces.T
     inward = normalize(mesh.centers[right] - mesh.centers[left]) * mesh.face_areas[:, None]
-    return normalize(_sums(right, inward, mesh.n_cells) - _sums(left, inward, mesh.n_cells))
+    return normalize(
+        sums_of_rows(right, inward, mesh.n_cells) - sums_of_rows(left, inward, mesh.n_cells)
+    )
 
 
 def hypersphere_mesh_of(cells: int) -> Mesh:
@@ -125,11 +128,6 @@ def _dot(a, b):
     return np.einsum("ij,ij->i", a, b)
 
 
-def _sums(index, rows, n):
-    """Σ of the rows (m, 4) with the same index (m,), (n, 4)."""
-    return np.stack([np.bincount(index, column, n) for column in rows.T], axis=1)
-
-
 def rings(
     points: Floats, vertices: Floats, tetrahedra: Integers
 ) -> tuple[Integers, Integers, Integers, Integers]:
@@ -149,7 +147,7 @@ def rings(
     keys, face = np.unique(n * pairs[:, 0] + pairs[:, 1], return_inverse=True)
     vertex, ends = np.repeat(np.arange(len(vertices)), 6), np.stack([keys // n, keys % n], axis=1)
     # the corners of a face, by their angle around its inside
-    inside = normalize(_sums(face, vertices[vertex], len(ends)))
+    inside = normalize(sums_of_rows(face, vertices[vertex], len(ends)))
     some = np.empty(len(ends), np.int64)
     some[face] = vertex
     normal, first = points[ends[:, 1]] - points[ends[:, 0]], vertices[some]
@@ -193,7 +191,7 @@ def voronoi_mesh(points: Floats) -> Mesh:
     )
     distances, real = distance(left, right), areas > NEGLIGIBLE * areas.mean()
     arcs = distance(a, b)
-    middles = _sums(face, cross(normal, a, b) / np.sinc(arcs / np.pi)[:, None], count)
+    middles = sums_of_rows(face, cross(normal, a, b) / np.sinc(arcs / np.pi)[:, None], count)
     slot = np.arange(len(face)) - np.searchsorted(face, face)
     corners = np.repeat(vertex[np.searchsorted(face, np.arange(count))][:, None], slot.max() + 1, 1)
     corners[face, slot] = vertex

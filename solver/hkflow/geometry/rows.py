@@ -1,4 +1,4 @@
-"""Rows of a matrix that are equal."""
+"""Rows of a matrix: those that are equal, and those that belong together."""
 
 import numpy as np
 
@@ -25,6 +25,11 @@ def unique_rows(rows: Floats | Integers) -> tuple[Integers, Integers]:
     places = np.empty(len(rows), dtype=np.int64)
     places[order] = np.cumsum(new) - 1
     return order[new], places
+
+
+def sums_of_rows(group: Integers, rows: Floats, n: int) -> Floats:
+    """Σ of the rows (m, p) of each of n groups, (n, p);  group : (m,) of the rows."""
+    return np.stack([np.bincount(group, column, n) for column in rows.T], axis=1)
 
 
 def _changes(values):

@@ -9,6 +9,7 @@ from ..arguments import Floats, Integers
 from ..compiled import njit
 from .mesh import Mesh, half_faces
 from .polyhedra import copy, cut_polygon, dot, polyhedra, shared_volumes
+from .rows import sums_of_rows
 from .sphere import distance
 
 TIGHT = 1e-10  # of a cell's area: what its pieces may miss of it
@@ -42,8 +43,7 @@ def restrict(density: ArrayLike, fine: Mesh, coarse: Mesh, linear: bool = False)
 
 def _tilts(density, source, target, shared, fine, coarse):
     """The mass that slopes in the fine cells add to coarse ones, (..., n_coarse); its sum is 0."""
-    means = np.stack([np.bincount(source, column) for column in shared[:, 1:].T], axis=1)
-    means /= fine.volumes[:, None]
+    means = sums_of_rows(source, shared[:, 1:], fine.n_cells) / fine.volumes[:, None]
     apart = shared[:, 1:] - shared[:, :1] * means[source]
     rows = density.reshape(-1, fine.n_cells)
     tilts = [np.einsum("ka,ka->k", apart, g[source]) for g in _gradients(rows, means, fine)]

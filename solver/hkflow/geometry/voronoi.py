@@ -4,6 +4,7 @@ import numpy as np
 
 from ..arguments import Floats, Integers
 from .mesh import Mesh
+from .rows import sums_of_rows
 from .sphere import distance, normalize, triangle_area
 
 
@@ -46,17 +47,8 @@ def centroids(points: Floats, triangles: Integers, ends: Integers, sides: Intege
     corners = circumcenters(points, triangles)
     a, b = corners[sides[:, 0]], corners[sides[:, 1]]
     moment = normalize(np.cross(a, b)) * distance(a, b)[:, None]
-    total = np.stack(
-        [
-            sum(
-                sign * np.bincount(ends[:, k], moment[:, axis], len(points))
-                for k, sign in ((0, 1.0), (1, -1.0))
-            )
-            for axis in range(3)
-        ],
-        axis=1,
-    )
-    return normalize(total)
+    first, second = (sums_of_rows(end, moment, len(points)) for end in ends.T)
+    return normalize(first - second)
 
 
 def lloyd(points: Floats, triangles: Integers, iterations: int) -> Floats:

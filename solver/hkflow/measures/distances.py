@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arguments import Floats, Integers
+from ..geometry.rows import sums_of_rows
 from ..geometry.sphere import distance, normalize
 from .ghk import NEGLIGIBLE, ghk_bounds
 from .point_measure import PointMeasure
@@ -165,7 +166,7 @@ def _gathered(positions, weights, centers):
 
     _, group = cKDTree(centers).query(positions)
     mass = np.bincount(group, weights, len(centers))
-    sums = np.stack([np.bincount(group, weights * x, len(centers)) for x in positions.T], axis=1)
+    sums = sums_of_rows(group, weights[:, None] * positions, len(centers))
     used, lost = mass > 0.0, np.linalg.norm(sums, axis=1) <= 1e-12 * mass
     sums[lost] = centers[lost]  # atoms that cancel have no mean direction
     means = np.where(used[:, None], normalize(np.where(used[:, None], sums, 1.0)), 0.0)
