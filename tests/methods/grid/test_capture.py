@@ -643,14 +643,6 @@ def test_a_potential_acts_on_both_signs_alike(beside_a_potential):
     assert np.abs(rates[0] - rates[1][::-1]).max() <= 1e-12 * rates[0].max() and rates[0].any()
 
 
-def test_a_state_with_another_memory_of_steps_goes_on_without_it(beside_a_potential):
-    """Older folders of energies remember potentials, which steps took for predictions."""
-    method = FiniteVolume(beside_a_potential[0](2))
-    state = method.state() | {"history": np.ones((2, 2, 162)), "ages": np.array([0.1, 0.2])}
-    method.load(state)
-    assert not method.stepper.ages.any() and not method.stepper.history.any()
-
-
 def atoms_beside(steps):
     """Atoms of dead units in V = −½ x² to t = 1, where tan of their angles to the x axis falls like
     e^−t: errors of angles and log masses, the budget, ∫V before, and the atoms."""

@@ -159,7 +159,7 @@ class Characteristics(PointMethod):
         super().load(state)
         self.current.held[:], self.current.speed = state["held"], float(state["speed"])
         self.past[:], self.ages[:], self.events[:] = state["past"], state["ages"], state["events"]
-        self.reach = float(state.get("reach", self.ages[0]))  # older folders have none
+        self.reach = float(state["reach"])
         self.current.captured[:] = state["captured"]
         self.history = Recorder(self.past.shape[1], int(state["flows"]))
 

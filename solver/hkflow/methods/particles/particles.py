@@ -201,7 +201,7 @@ class Particles(PointMethod, OdeMethod):
         super().load(state)
         self.interval, self.wait, self.renewed = state["interval"], state["wait"], state["renewed"]
         self.random.bit_generator.state = state["random"]
-        if self.sees_kinks and "past" in state:
+        if self.sees_kinks:
             self.past[:], self.past_time = state["past"], float(state["past_time"])
 
     def record(self, clock: Any) -> dict[str, float]:

@@ -141,8 +141,7 @@ class PointMethod(ImplicitSteps):
         positions = state["positions" if self.span is None else "coordinates"]
         self._place(positions, state["signs"], state["log_weights"])
         self.log_scale = float(state["log_scale"])
-        # older folders have none; there the problem starts with the first save
-        self.mass_at_start = float(state.get("mass_at_start", self.mass_at_start))
+        self.mass_at_start = float(state["mass_at_start"])
         self.evaluate(self.current, state["residuals"].ravel(), state["defect"])
         self.state_changed()
 

@@ -158,6 +158,5 @@ class MusclHancock(Stepper):
         return {"history": self.history, "ages": self.ages}
 
     def load(self, state: dict[str, np.ndarray]) -> None:
-        history, ages = state.get("history", np.zeros(0)), state.get("ages", 0.0)
-        known = history.shape == self.history.shape  # older folders may have another one
-        self.history[:], self.ages[:] = (history, ages) if known else (0.0, 0.0)
+        # a start has neither
+        self.history[:], self.ages[:] = state.get("history", 0.0), state.get("ages", 0.0)
