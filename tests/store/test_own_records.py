@@ -202,19 +202,6 @@ def resumed(tmp_path, name, **options):
     return hkflow.resume(shutil.copytree(tmp_path / "run", tmp_path / name), **options)
 
 
-def test_a_folder_that_does_not_say_where_its_functions_were_goes_on(named_case, tmp_path):
-    """As folders of earlier versions."""
-    hkflow.run(named_case, output=tmp_path / "run", observers=[Stop(4)])
-    header = tmp_path / "run" / "run.json"
-    table = json.loads(header.read_text())
-    assert table.pop("own")["records"]["double"]["function"] == "observables:double"
-    header.write_text(json.dumps(table))
-    run = hkflow.resume(tmp_path / "run")
-    assert run.finished and run.status.endswith(
-        "for want of a function (`records` of hkflow.resume): 'double'."
-    )
-
-
 def test_they_are_columns_of_studies(named_case, tmp_path):
     text = (
         'case = "named/small.toml"\nvalues = ["double", "mass"]\n[sweep]\nflow.noise = [0.1, 0.2]\n'

@@ -1,7 +1,6 @@
 """The records that a case file adds, [records] name = "module:function", as functions."""
 
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from pathlib import Path
 
 from ..errors import CaseError
@@ -38,21 +37,13 @@ def stored_records(
     }
 
 
-def resumed_records(
-    case: Case | ProblemCase | None, own: OwnFunctions, given: Collection[str], where: Path
-) -> dict[str, Callable]:
+def resumed_records(own: OwnFunctions, given: Collection[str], where: Path) -> dict[str, Callable]:
     """The functions by which a run goes on with the records that its case names.
 
-    case : None for what `own` knows alone;  own : of its run folder `where`;  given : names of
-        records that the caller has functions for
-    Raises CaseError if one cannot be imported, or its source is not what it was. A folder that does
-    not say where its functions were goes on without those that are not where Python looks.
+    own : of its run folder `where`;  given : names of records that the caller has functions for
+    Raises CaseError if one cannot be imported, or its source is not what it was.
     """
     found = {}
-    for name, reference in _named(case).items():
-        if name not in given and name not in own.records:
-            with suppress(CaseError):
-                found[name] = imported(reference)
     for name, stored in own.records.items():
         if name in given:
             continue

@@ -298,7 +298,7 @@ def resume(
         header = read_header(folder)
         own = OwnFunctions.model_validate(header.get("own", {}))
         own.check(folder)
-        resumed_records(None, own, given, folder)  # before anything is changed
+        resumed_records(own, given, folder)  # before anything is changed
         held.enter_context(lock(folder))
         with writing(folder):
             found = prepare_resume(folder)
@@ -312,7 +312,7 @@ def resume(
         with doing(PREPARING, quiet):
             method = ranks.all(lambda: build_method(stored.problem.distributed(ranks), stored.case))
         ranks.all(lambda: _continue(method, state, clock, stored))
-        of_case = ranks.all(lambda: resumed_records(stored.case, stored.own, given, folder))
+        of_case = ranks.all(lambda: resumed_records(stored.own, given, folder))
         session = Session(quiet, watch, observers, ranks, of_case | given)
         remark = _on_missing(stored.records, session.records, clock)
         writer = RunWriter(folder, checkpoint, seconds)
