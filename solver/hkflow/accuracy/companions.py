@@ -136,7 +136,8 @@ def _told_by_tighter(run, plan, made):
     """The plan, in which a tighter tolerance tells errors in time where the looser one has hardly
     changed the steps, as between close saves; a far tighter one where that has not either; the
     looser one nonetheless if these take far more steps. Runs are added to those that were made."""
-    steps, looser = run.end["steps"], made.get(id(plan.pair[1]))
+    # early versions did not keep how many steps a run took
+    steps, looser = run.end.get("steps", np.inf), made.get(id(plan.pair[1]))
     if looser is None or looser.end["steps"] <= FEWER_STEPS * steps:
         return plan
     for ratio in TIGHTER_THAN_OWN:

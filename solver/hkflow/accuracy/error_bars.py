@@ -180,9 +180,9 @@ def from_arrays(time: Floats, arrays: Mapping[str, Floats], said: Mapping[str, A
     each = np.asarray(arrays["predictions_each"]) if bars else np.zeros((0, 0))
     companions = tuple(map(str, said["companions"]))
     asked = _number(said["wanted"]), _number(said["reached"]), str(said["limit"])
-    there = NEARBY[0] in arrays
+    there = NEARBY[0] in arrays  # early versions did not keep it
     nearby = PointMeasure(*(arrays[name] for name in NEARBY)) if there else None
     return ErrorBars(
         *(time, bars, each, bool(said["normalised"]), companions, str(said["remark"])),
-        *(*asked, nearby, float(said["stretch"])),
+        *(*asked, nearby, float(said.get("stretch", 0.0))),
     )

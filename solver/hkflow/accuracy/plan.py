@@ -107,7 +107,7 @@ def planned(
     if reason := _unfit(run, problem, times):
         return reason
     problem, drawn = problem or run.problem, _is_drawn(run)
-    # steps of networks may be short beyond bounds at kinks; a run that goes on has not counted them
+    # steps of networks may be short beyond bounds at kinks; early versions did not count them
     steps = run.end.get("steps", np.inf) if run.method == "network" else np.inf
     own = Companion(problem, options_of(run), 1.0, "the same", max(MORE_STEPS * steps, FEW_STEPS))
     own = cut_short(own, times)
