@@ -9,6 +9,7 @@ from conftest import ROOT
 import hkflow
 from hkflow.methods.characteristics import characteristics
 from hkflow.methods.choice import make_method
+from hkflow.methods.frozen_relu import tangent_gram
 from hkflow.methods.frozen_relu.tangent_gram import held_coupling, in_span, on_kinks
 from hkflow.methods.particles.tangent_gram import coupling_matrix
 from hkflow.methods.step import Step
@@ -112,6 +113,44 @@ def test_the_coupling_is_the_sum_of_its_definition(p):
     assert np.abs(found - wanted).max() <= 1e-13 * np.abs(wanted).max()
     unheld = held_coupling(objective, normals, points, weights, np.zeros_like(held), flow)
     assert np.abs(unheld - wanted).max() > 1e-3 * np.abs(wanted).max()
+
+
+def directions_of(p, on):
+    """Whether K is summed over the directions that hold, and how many are summed over, of atoms on
+    so many kinks."""
+    _, normals, points, _ = atoms_on_kinks(p)
+    points = np.ascontiguousarray(points[7 * on : 7 * on + 7])
+    along, counts, few = np.zeros((7, p, p)), np.zeros(7, dtype=np.int64), np.zeros(7, dtype=bool)
+    tangent_gram.movable(7, 0, normals, points, along, counts, few)
+    for basis, count in zip(along, counts, strict=True):
+        assert np.abs(basis[:count] @ basis[:count].T - np.eye(count)).max() < 1e-14
+        assert not basis[count:].any()
+    return few, counts
+
+
+@pytest.mark.parametrize(
+    ("p", "on", "few", "count"),
+    [(16, 6, True, 7), (16, 7, False, 8), (16, 14, False, 1), (3, 1, False, 1), (3, 0, True, 1)],
+)
+def test_the_fewer_directions_are_summed_over(p, on, few, count):
+    """Of an atom on kinks 1 + on directions hold it, itself among them."""
+    found, counts = directions_of(p, on)
+    assert (found == few).all() and (counts == count).all()
+
+
+@pytest.mark.parametrize("name", ["products", "add_gram"])
+def test_sibling_what_holds_is_taken_from_all_directions(monkeypatch, name):
+    objective, normals, points, weights = atoms_on_kinks(16)
+    flow, held = hkflow.Flow(1.0, 2.0), np.arange(len(points)) >= 7
+    wanted = coupling_by_projections(objective, normals, points, weights, held, flow)
+    given = getattr(tangent_gram, name)
+
+    def halved(first, second, *out):
+        return given(0.5 * first, second, *out)
+
+    monkeypatch.setattr(tangent_gram, name, halved)
+    found = held_coupling(objective, normals, points, weights, held, flow)
+    assert np.abs(found - wanted).max() > 1e-3 * np.abs(wanted).max()
 
 
 def test_directions_are_sought_in_the_span_of_the_data():

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from ...arguments import Floats
 from ...compiled import njit
 from ...objectives.objective import Objective
+from ...operators.matrix import add_gram, products
 from ...operators.parallel_loops import divided_loop
 from ...operators.span import extend
 from ...problem.flow import Flow
@@ -32,25 +33,43 @@ def held_coupling(
 
     normals : (n_kinks, p) of the kinks;  positions, weights : (n, p), (n,) of the atoms
     held : (n,) whether a kink holds an atom; it is taken to be held by all that it is on
-    Cost: n_data² for a free atom, n_data² (1 + directions to move in) for one that is held, and the
-    cube of the dimension for these directions; data see no more dimensions than they span.
+
+    With q the directions in which an atom may move, and b those that hold it, itself among them,
+
+        ∇φ_i·P_c ∇φ_j = Σ_q (∇φ_i·q)(∇φ_j·q) = (x_i·x_j) slope_i slope_j − Σ_b (∇φ_i·b)(∇φ_j·b),
+
+    whichever has fewer terms.
+    Cost: n_data² for a free atom, n_data² (1 + these terms) for one that is held, and for these
+    directions n_kinks × dimensions, with the cube of the dimensions if many hold; data see no more
+    dimensions than they span.
     """
     free = ~held
     matrix = coupling_matrix(objective, positions[free], weights[free], weights[free], flow)
     (below, above), atoms = objective.feature.pieces, positions[held]  # type: ignore[misc]
-    own = in_span(objective.inputs, normals, atoms)
-    x, normals, atoms = (np.ascontiguousarray(array) for array in own)
+    spanning = in_span(objective.inputs, normals, atoms)
+    x, normals, atoms = (np.ascontiguousarray(array) for array in spanning)
+    moved, holding = np.zeros_like(matrix), np.zeros_like(matrix)
     for points, w in chunks(x.size, atoms, weights[held]):
         many, p = points.shape
         along, counts = np.zeros((many, p, p)), np.zeros(many, dtype=np.int64)
-        movable(many, many * normals.size, normals, points, along, counts)
-        ends = np.cumsum(1 + counts)
-        rows = np.empty((ends[-1], len(x)))
+        few = np.zeros(many, dtype=bool)
+        movable(many, many * normals.size, normals, points, along, counts, few)
+        # rows that are added, φ of each atom before its directions, and behind them those that are
+        # subtracted
+        ends = np.cumsum(1 + np.where(few, 0, counts))
+        added, subtracted = ends[-1], np.cumsum(np.where(few, counts, 0))
+        own = np.where(few, ends - 1, ends - 1 - counts)
+        first = np.where(few, added + subtracted - counts, own + 1)
+        rows, slopes = np.empty((added + subtracted[-1], len(x))), np.empty((many, len(x)))
         reaction, transport = np.sqrt(flow.reaction * w), np.sqrt(flow.transport * w)
-        tangents(
-            many, rows.size, points, x, below, above, along, counts, ends, reaction, transport, rows
-        )
-        add_squares(GROUPS, len(x) * rows.size, rows, matrix)
+        directions, scales = (along, counts, own, first), (reaction, transport)
+        tangents(many, rows.size, points, x, below, above, *directions, *scales, rows, slopes)
+        for part, out in ((rows[:added], matrix), (rows[added:], holding)):
+            add_squares(GROUPS, len(x) * part.size, part, out)
+        if few.any():
+            add_gram(slopes[few].T, np.ones(np.count_nonzero(few)), moved)
+    if moved.any():
+        matrix += products(x, x) * moved - holding
     return np.where(np.tri(len(x), dtype=bool), matrix, matrix.T)
 
 
@@ -75,22 +94,27 @@ def on_kinks(normals: Floats, positions: Floats) -> NDArray[np.bool_]:
 
 
 @divided_loop(error_model="numpy")
-def movable(begin, end, normals, points, along, counts):
-    """Orthonormal directions in which the atoms from begin to end may move, along (n, p, p), of
-    each as many rows as the counts (n,) say.
+def movable(begin, end, normals, points, along, counts, few):
+    """Orthonormal directions of the atoms from begin to end, along (n, p, p), of each as many rows
+    as the counts (n,) say: those that hold it, itself the first, if they are fewer than the others,
+    where `few` says so, else those in which it may move.
 
-    normals (n_kinks, p);  points (n, p);  along, counts: zeros. What holds is made
+    normals (n_kinks, p);  points (n, p);  along, counts, few (n,): zeros. What holds is made
     orthonormal, and what is missing of a basis taken from the axes that lie farthest from its span.
     """
     p = points.shape[1]
     basis, axis, left = np.zeros((p + 1, p)), np.zeros(p), np.zeros(p)
     for c in range(begin, end):
-        left[:] = 1.0
         count = extend(basis, np.int64(0), points[c], DEPENDENT)
         for k in range(len(normals)):
             if count < p and abs(dot(normals[k], points[c])) <= ON:
                 count = extend(basis, count, normals[k], DEPENDENT)
+        if 2 * count < p:
+            few[c], counts[c] = True, count
+            along[c, :count] = basis[:count]
+            continue
         counts[c] = p - count
+        left[:] = 1.0
         for h in range(count):
             for a in range(p):
                 left[a] -= basis[h, a] ** 2
@@ -106,23 +130,25 @@ def movable(begin, end, normals, points, along, counts):
 
 @divided_loop()
 def tangents(
-    begin, end, points, inputs, below, above, along, counts, ends, reaction, transport, rows
-):
-    """Vectors over the data whose squares add up to K: √(βm_c) φ and √(αm_c) ∇φ·q for each
-    direction q of each atom.
+    begin, end, points, inputs, below, above, along, counts, own, first, reaction, transport,
+    rows, slopes,
+):  # fmt: skip
+    """Vectors over the data whose squares make K: √(βm_c) φ and √(αm_c) ∇φ·q for each direction q
+    of each atom, and √(αm_c) slope.
 
     points (n, p);  inputs (n_data, p);  below, above: slopes of ψ;  along (n, p, p), counts (n,):
-    directions;  ends (n,): of each atom's rows;  reaction, transport (n,): √(βm), √(αm);  rows
-    (n_rows, n_data): the vectors;  begin, end: the atoms
+    directions;  own, first (n,): the rows of φ and of the first direction of each atom;  reaction,
+    transport (n,): √(βm), √(αm);  rows (n_rows, n_data), slopes (n, n_data): the vectors;  begin,
+    end: the atoms
     """
     for c in range(begin, end):
-        first = ends[c] - counts[c]
         for i in range(len(inputs)):
             s = dot(inputs[i], points[c])
             slope = above if s > 0.0 else below
-            rows[first - 1, i] = reaction[c] * slope * s
+            rows[own[c], i] = reaction[c] * slope * s
+            slopes[c, i] = transport[c] * slope
             for h in range(counts[c]):
-                rows[first + h, i] = (
+                rows[first[c] + h, i] = (
                     transport[c] * slope * dot(inputs[i], along[c, h]) if slope != 0.0 else 0.0
                 )
 
