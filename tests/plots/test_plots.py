@@ -22,6 +22,7 @@ from hkflow.plots import available, circle, sphere
 from hkflow.plots.overview import draw_overview, save_overview
 from hkflow.plots.records import relative_to_largest
 from hkflow.plots.tracks import Tracks, _on_map
+from hkflow.solving.result import Result
 
 CASE = """
 title = "{title}"
@@ -502,6 +503,21 @@ def test_heights_around_the_circle_are_densities(runs):
         radius.min() - 1.0 - circle.GAP, abs=1e-12
     )
     assert radius.max() == pytest.approx(1.0 + circle.GAP + circle.HEIGHT, rel=1e-12)
+
+
+def test_paths_ask_for_no_log_masses_but_those_at_their_ends(runs, monkeypatch):
+    """Of very many saves each takes reading a state."""
+    run, asked = hkflow.load(runs("network").path), []
+    given = Result.log_mass_at
+    monkeypatch.setattr(
+        Result, "log_mass_at", lambda run, save: (asked.append(save), given(run, save))[1]
+    )
+    plots.draw("paths", run, save=0)
+    assert set(asked) == {0} and len(run.time) == 2
+    asked.clear()
+    plots.draw("paths", run, shared=range(len(run.time)))  # of a film: all, once
+    plots.draw("paths", run, shared=range(len(run.time)))
+    assert asked == [0, 1]
 
 
 def test_paths_are_those_of_the_units_with_the_teacher(runs):

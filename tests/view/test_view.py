@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import zlib
+from functools import partial
 from html import unescape
 from html.parser import HTMLParser
 
@@ -19,6 +20,8 @@ from typer.testing import CliRunner
 
 import hkflow
 from hkflow.app.cli import app
+from hkflow.store.run_folder import read_snapshots
+from hkflow.store.shown import are_beyond
 from hkflow.view.packing import (
     LEVELS,
     MAX_NUMBERS,
@@ -213,6 +216,56 @@ def test_too_many_points_leave_the_heaviest(rings, monkeypatch):
     assert (
         read_back(arrays["weights"][-1], *facts["points"]["ranges"][-1]).max() > 0.97 * last.max()
     )
+
+
+@pytest.fixture
+def many_files(tmp_path, monkeypatch):
+    """A run of particles none of whose saves stay in memory but the last that was read, and the
+    files that are read, in order."""
+    read = []
+
+    def counted(file):
+        read.append(file)
+        return read_snapshots(file)
+
+    # a run that computes for long writes a file for each save
+    monkeypatch.setattr("hkflow.store.run_folder.MAX_WAIT", 0.0)
+    monkeypatch.setattr("hkflow.store.run.KEPT", 1)
+    monkeypatch.setattr("hkflow.store.run.read_snapshots", counted)
+    changes = {"domain.cells": 48, "data.n": 30, "time": {"end": 2.0, "saves": 9}}
+    output = tmp_path / "many"
+    run = hkflow.run(case("icm/fig2"), output=output, **changes | {"method.kind": "particles"})
+    read.clear()
+    return run, read
+
+
+def test_the_page_reads_each_state_once(many_files):
+    run, read = many_files
+    packed(run)
+    assert len(read) == len(set(read)) == 9
+    # sibling: log masses that are asked for by themselves read all of them again
+    assert len(run.log_mass) == 9 and len(read) == 18
+
+
+def test_a_mass_beyond_numbers_at_one_save_makes_all_predictions_those_per_mass(
+    circles, monkeypatch
+):
+    run = circles[1]
+    wanted = [np.abs(run.predict(run.inputs, k, True, prepared=True)).max() for k in range(3)]
+    least = run.log_mass.min()
+    assert run.log_mass[-1] > least + 0.01 and not run.classifies
+    for largest, per_mass in ((least + 0.01, True), (600.0, False)):
+        beyond = partial(are_beyond, largest=largest)
+        monkeypatch.setattr("hkflow.view.packing.are_beyond", beyond)
+        facts, arrays = packed(run)
+        h = facts["data"]["h"], facts["map"]["h"]
+        assert h == (("h/|ν|",) * 2 if per_mass else ("h",) * 2)
+        got = np.abs(arrays["predictions"]).max(axis=1)
+        assert np.allclose(got, wanted, rtol=1e-5) == per_mass
+        corner = [[low for low, _ in facts["map"]["frames"]]]
+        exact = [run.predict(corner, k, per_mass, prepared=True)[0] for k in range(3)]
+        drawn = arrays["map"][:, 0] * np.array(facts["map"]["largest"]) / 32767
+        np.testing.assert_allclose(drawn, exact, atol=1e-4 * max(facts["map"]["largest"]))
 
 
 def test_loss_gradients_and_the_map_make_what_the_run_makes(iris):

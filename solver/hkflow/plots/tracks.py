@@ -146,7 +146,11 @@ def draw_paths(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = N
     On S² two planes are shown. Dashed: the teacher's directions.
     """
     save = range(len(run.time))[save]
-    normalised = are_beyond(run.log_mass[sorted({0, save, *(shared or ())})], HEAVY)
+    normalised = (
+        are_beyond(run.log_mass[[0, save, *shared]], HEAVY)
+        if shared
+        else is_normalised((run, 0), (run, save), largest=HEAVY)  # two saves of perhaps very many
+    )
     figure.suptitle(time_of(run, save))
     tracks = Tracks(run, save, normalised)
     radius = np.tanh(tracks.weights * tracks.weights.shape[1])

@@ -11,7 +11,7 @@ import re
 import zlib
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,19 @@ MAX_ROWS = 400  # of records
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 Packed = tuple[dict[str, Any], dict[str, NDArray]]
+
+
+class _Saves(NamedTuple):
+    """What is made of the states of a run, by saves: log |ν|, (n,);  densities in bytes, of a grid
+    on circle or S², and their ranges;  points of ν/|ν|;  maps (n, n_grid) of predictions, if there
+    are any;  per_mass : whether the page shows h/|ν|: of classifiers, whose h grows with the mass,
+    and where the mass is beyond numbers."""
+
+    logs: Floats
+    densities: list
+    points: list
+    maps: Floats
+    per_mass: bool
 
 
 def page_data(runs: Sequence[Result]) -> tuple[str, str]:
@@ -71,6 +84,7 @@ def _encoded(array):
 
 def packed(run: Result) -> Packed:
     """Facts for JSON, and arrays by name, of what the page shows of a run."""
+    saves = _read(run)
     facts: dict[str, Any] = {
         "name": run.stem,
         "title": run.title,
@@ -86,13 +100,13 @@ def packed(run: Result) -> Packed:
         "clock": "t" if run.flow.time_variable == "time" else "γ̃",
         "classifies": bool(run.classifies),
         "time": _plain(run.time),
-        "logMass": _plain(run.log_mass),
+        "logMass": _plain(saves.logs),
         "records": _records(run),
         "errors": _errors(run),
     }
     arrays: dict[str, NDArray] = {}
     for part in (_cells, _points, _data, _map, _potential):
-        said, numbers = part(run)
+        said, numbers = part(run, saves)
         facts |= said
         arrays |= numbers
     return facts, arrays
@@ -130,17 +144,39 @@ def quantised(values: Floats, signed: bool = False) -> tuple[NDArray[np.uint8], 
     return (128 + np.sign(values) * codes if signed else codes).astype(np.uint8), low, high
 
 
-def _cells(run):
+def _read(run):
+    """What is made of the states of a run, each of which is read once: they may be many."""
+    densities, points, maps = [], [], []
+    cells = run.method == "grid" and run.domain.in_space
+    grid, logs, per_mass = _map_grid(run), np.zeros(len(run.time)), bool(run.classifies)
+    for save in range(len(run.time)):
+        logs[save] = run.log_mass_at(save)
+        if cells:
+            densities.append(_density_at(run, save, logs[save]))
+        if run.domain.in_space or run.domain.fixed:
+            points.append(_points_at(run, save))
+        if grid is not None:
+            one = per_mass or are_beyond(logs[save : save + 1])
+            maps.append(run.predict(grid, save, one, prepared=True))
+    if not per_mass and are_beyond(logs):
+        per_mass = True
+        maps = [run.predict(grid, save, True, prepared=True) for save in range(len(maps))]
+    return _Saves(logs, densities, points, np.array(maps), per_mass)
+
+
+def _density_at(run, save, log_mass):
+    """ν/|ν| of a grid in bytes, and their range; cells count the atoms in them."""
+    mass = np.exp(log_mass - run.log_scale[save])
+    density = run.cell_density_at(save)
+    return quantised(density / mass if mass > 0.0 else density, bool(run.flow.signed))
+
+
+def _cells(run, saves):
     """Mesh and ν/|ν| on its cells, of a grid on circle or S²."""
-    if run.method != "grid" or not run.domain.in_space:
+    if not saves.densities:
         return {}, {}
-    mesh, signed, ranges, rows = run.mesh, bool(run.flow.signed), [], []
-    for save, log_mass in enumerate(run.log_mass):  # cells count the atoms in them
-        mass = np.exp(log_mass - run.log_scale[save])
-        density = run.cell_density_at(save)
-        codes, *ends = quantised(density / mass if mass > 0.0 else density, signed)
-        rows.append(codes)
-        ranges.append(ends)
+    mesh, signed = run.mesh, bool(run.flow.signed)
+    rows, ranges = zip(*((codes, ends) for codes, *ends in saves.densities), strict=True)
     arrays = {"density": np.array(rows), "centers": _directions(mesh.centers)}
     if run.domain.picture == "map":
         cell, _, face, _ = half_faces(mesh)  # a triangle between its centre and the face for each
@@ -155,11 +191,9 @@ def _directions(points):
     return np.rint(FINEST * points).astype(np.int16)
 
 
-def _points(run):
+def _points(run, read):
     """Points of ν/|ν|: particles, units, atoms of characteristics, and those of a grid."""
-    if not (run.domain.in_space or run.domain.fixed):
-        return {}, {}
-    saves = [_points_at(run, save) for save in range(len(run.time))]
+    saves = read.points
     counts = [len(points) for points in saves]
     if not any(counts):
         return {}, {}
@@ -205,24 +239,18 @@ def _points_at(run, save):
     return run.atoms_at(save, normalised=True)
 
 
-def _per_mass(run):
-    """Whether the page shows h/|ν|: of classifiers, whose h grows with the mass, and where the mass
-    is beyond numbers."""
-    return bool(run.classifies) or are_beyond(run.log_mass)
-
-
-def _data(run):
+def _data(run, saves):
     """The data, evenly thinned, and what is predicted of them."""
     feature, n = run.problem.objective.feature, len(run.inputs)
     if not n or feature.outputs > 1:
         return {}, {}
     kept = np.unique(np.linspace(0, n - 1, min(n, MAX_DATA)).astype(int))
     inputs = with_bias(run.inputs) if run.bias else run.inputs
-    logs = run.log_mass if _per_mass(run) else np.zeros(len(run.time))
+    logs = saves.logs if saves.per_mass else np.zeros(len(run.time))
     with np.errstate(over="ignore", invalid="ignore"):
         h = np.exp(run.log_scale - logs)[:, None] * run.scaled_predictions
     h = np.nan_to_num(h, nan=0.0, posinf=0.0, neginf=0.0)
-    said = {"n": n, "rows": kept.tolist(), "bias": bool(run.bias), "h": _h(run)}
+    said = {"n": n, "rows": kept.tolist(), "bias": bool(run.bias), "h": _h(saves)}
     return {"data": said}, {
         "inputs": inputs[kept].astype(np.float32),
         "targets": run.targets[kept].astype(np.float32),
@@ -230,31 +258,34 @@ def _data(run):
     }
 
 
-def _h(run):
-    return "h/|ν|" if _per_mass(run) else "h"
+def _h(saves):
+    return "h/|ν|" if saves.per_mass else "h"
 
 
-def _map(run):
-    """Predictions on an even grid of one or two inputs, two bytes each in units of their largest at
-    a save."""
+def _map_grid(run):
+    """An even grid of one or two inputs, (n, columns), or None."""
     columns, feature = run.inputs.shape[1], run.problem.objective.feature
     if columns not in PIXELS or feature.outputs > 1 or run.domain.fixed or not run.predicts:
-        return {}, {}
+        return None
     if run.lost_feature:
+        return None
+    ticks = [np.linspace(low, high, PIXELS[columns]) for low, high in frames(run.inputs)]
+    return np.stack(np.meshgrid(*ticks), axis=-1).reshape(-1, columns)
+
+
+def _map(run, saves):
+    """Predictions on that grid, two bytes each in units of their largest at a save."""
+    h = saves.maps
+    if not len(h):
         return {}, {}
-    ends = frames(run.inputs)
-    ticks = [np.linspace(low, high, PIXELS[columns]) for low, high in ends]
-    grid = np.stack(np.meshgrid(*ticks), axis=-1).reshape(-1, columns)
-    h = np.array(
-        [run.predict(grid, k, _per_mass(run), prepared=True) for k in range(len(run.time))]
-    )
     largest = np.abs(h).max(axis=1)
     scale = np.where(largest > 0.0, largest, 1.0)[:, None]
-    said = {"frames": ends, "pixels": PIXELS[columns], "largest": _plain(largest), "h": _h(run)}
+    said = {"frames": frames(run.inputs), "pixels": PIXELS[run.inputs.shape[1]]}
+    said |= {"largest": _plain(largest), "h": _h(saves)}
     return {"map": said}, {"map": np.rint(FINEST * h / scale).astype(np.int16)}
 
 
-def _potential(run):
+def _potential(run, _):
     """What J = ε Σ_i g_i φ(θ, x_i) + λ is made of: the loss gradients g at every save, and φ, where
     the page can compute it."""
     objective = run.problem.objective
