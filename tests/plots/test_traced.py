@@ -55,6 +55,28 @@ def test_pixels_of_a_map_show_the_density_there(solutions):
     assert len(s.captured_at()) and (wanted == 0.0).any()
 
 
+@pytest.mark.parametrize("dim", [1, 2])
+def test_a_film_asks_once_for_the_densities_that_its_pictures_share(solutions, monkeypatch, dim):
+    traced._at_few.cache_clear()
+    points, given = [], density_at
+
+    def counted(run, save, at, normalised):
+        points.append((save, len(at)))
+        return given(run, save, at, normalised)
+
+    monkeypatch.setattr(traced, "density_at", counted)
+
+    def limits(save):
+        ax = drawn(solutions[dim], save=save, shared=range(3)).axes[0]
+        return ax.get_ylim() if dim == 1 else ax.images[0].get_clim()
+
+    found = [limits(save) for save in range(3)]
+    few = {1: traced.ANGLES[0], 2: traced.SAMPLE}[dim]
+    assert sorted(save for save, count in points if count == few) == [0, 1, 2]
+    traced._at_few.cache_clear()  # as the first picture of another film
+    assert found[2] == limits(2)
+
+
 def test_maps_have_fewer_pixels_where_points_have_longer_ways(solutions, monkeypatch):
     s, bounds = solutions[2], (240, 1600)
     kinks, signs, inputs = 6, 2, s.problem.objective.inputs

@@ -1,6 +1,7 @@
 """Slices of what has three dimensions: densities of S³ on its great spheres θ_k = 0, predictions of
 three inputs over planes."""
 
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -13,6 +14,7 @@ from . import sphere
 from .figures import AnyFigure, Saves
 from .shown import (
     COLORS,
+    SEEN,
     colors_of,
     draw_scale,
     input_names,
@@ -67,8 +69,7 @@ def draw_slices(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = 
     width = map_width(run, save, WIDTHS, run.dim + 1) if traced else WIDTHS[1]
     points, inside = sphere.hammer_points(width)
     densities = _on_slices(run, save, points[inside], normalised)
-    few = sphere.hammer_points(WIDTH_OF_COLORS)
-    others = [_on_slices(run, k, few[0][few[1]], normalised) for k in shared if k != save]
+    others = [_few_on_slices(run, k, normalised) for k in shared if k != save]
     norm, map_name, extend = colors_of([densities, *others])
     names, signs = run.axis_names, run.signs
     axes = figure.subplots(*((2, 2) if len(signs) == 1 else (len(names), len(signs))))
@@ -84,6 +85,14 @@ def draw_slices(figure: AnyFigure, run: Result, save: int = -1, shared: Saves = 
                     textcoords="offset points", ha="center", fontsize=7,
                 )  # fmt: skip
     draw_scale(figure, image, axes.ravel(), f"density {name_of(normalised)}", extend)
+
+
+@lru_cache(maxsize=SEEN)
+def _few_on_slices(run, save, normalised):
+    """Densities at few points, from which colours are found: all pictures of a film ask for the
+    same."""
+    points, inside = sphere.hammer_points(WIDTH_OF_COLORS)
+    return _on_slices(run, save, points[inside], normalised)
 
 
 def _on_slices(run, save, points, normalised):

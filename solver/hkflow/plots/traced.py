@@ -2,6 +2,7 @@
 have caught as stems and dots."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from ..solving.result import Result
 from ..store.shown import density_at, name_of
 from . import circle, sphere
 from .figures import AnyFigure
-from .shown import clock_of, colors_of, draw_scale, sheet_names, sheets, sign_color
+from .shown import SEEN, clock_of, colors_of, draw_scale, sheet_names, sheets, sign_color
 
 # kinks that are looked at for one picture, about a second; points are fewer where there is more
 # history
@@ -66,11 +67,20 @@ def _affordable(run: Result, save: int) -> float:
     return WORK / (len(run.signs) * looks)
 
 
+@lru_cache(maxsize=SEEN)
+def _at_few(run, save, normalised):
+    """ν or ν/|ν| at few points, (n_signs, n), from which colours and axes are found: all pictures
+    of a film ask for the same."""
+    on_circle = run.domain.picture == "circle"
+    points = circle_mesh(ANGLES[0]).centers if on_circle else quasi_uniform(SAMPLE, 2)
+    return density_at(run, save, points, normalised)
+
+
 def _draw_circle(figure, run, save, shared, normalised, count):
     ax, nu = figure.subplots(), name_of(normalised)
     count = count or int(np.clip(_affordable(run, save), *ANGLES))
-    mesh, few = circle_mesh(count), circle_mesh(ANGLES[0])
-    others = [density_at(run, k, few.centers, normalised) for k in shared if k != save]
+    mesh = circle_mesh(count)
+    others = [_at_few(run, k, normalised) for k in shared if k != save]
     initial = density_at(run, 0, mesh.centers, normalised) if save else None
     now = density_at(run, save, mesh.centers, normalised)
     start = clock_of(run), run.time[0]
@@ -104,8 +114,7 @@ def _draw_maps(figure, run, save, shared, normalised, width):
     width = width or map_width(run, save, PIXELS)
     points, inside = sphere.hammer_points(width)
     densities = density_at(run, save, normalize(points[inside]), normalised)
-    few = quasi_uniform(SAMPLE, 2)
-    others = [density_at(run, k, few, normalised) for k in shared if k != save]
+    others = [_at_few(run, k, normalised) for k in shared if k != save]
     norm, map_name, extend = colors_of([densities, *others])
     caught = run.captured_at(save, normalised)
     everything = run.atoms_at(save, normalised)
