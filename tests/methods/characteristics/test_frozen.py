@@ -1,6 +1,8 @@
 """Atoms in a frozen potential: closed forms, an independent event-driven integration,
 identities."""
 
+import sys
+
 import numpy as np
 import pytest
 import twin
@@ -418,3 +420,19 @@ def test_lists_of_near_kinks_change_nothing(monkeypatch):
         np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-14)
         np.testing.assert_array_equal(one[free], other[free])
     assert all(listed[3][name] == every[3][name] for name in ("crossings", "captures", "releases"))
+
+
+def test_data_that_are_equal_to_the_bit_share_kinks_without_scipy(rng, monkeypatch):
+    """Its trees and graphs take half a second to load, in each process of a run."""
+    x = np.round(rng.normal(size=(60, 3)), 1)[rng.integers(0, 20, 60)]
+    x[::5] *= -1.0
+    nearly = np.nextafter(x, np.inf, where=rng.random(x.shape) < 0.5, out=x.copy())
+    wanted = Kinks.of(RELU, nearly)
+    for name in ("scipy.sparse", "scipy.sparse.csgraph", "scipy.spatial"):
+        monkeypatch.setitem(sys.modules, name, None)
+    found = Kinks.of(RELU, x)
+    assert 1 < len(found.normals) <= 20 and np.array_equal(found.kink, wanted.kink)
+    np.testing.assert_allclose(found.length, wanted.length, rtol=1e-14)
+    np.testing.assert_allclose(found.normals, wanted.normals, rtol=0.0, atol=1e-14)
+    with pytest.raises(ImportError):  # sibling: data that are nearly equal want them
+        Kinks.of(RELU, nearly)

@@ -76,15 +76,20 @@ def _directions(units):
     one direction."""
     generic = np.cos(np.arange(1.0, units.shape[1] + 1.0))
     shadows = np.einsum("ia,a->i", units, generic / np.sqrt(np.einsum("a,a->", generic, generic)))
-    gaps = np.diff(np.sort(np.append(shadows, -shadows)))
+    shadows = np.append(shadows, -shadows)
     # units are farther apart than their shadows, which rounding moves by less than axes · PARALLEL
-    if (gaps > (1.0 + units.shape[1]) * PARALLEL).all():
+    apart = (1.0 + units.shape[1]) * PARALLEL
+    if (np.diff(np.sort(shadows)) > apart).all():
         return np.split(np.arange(2 * len(units)), 2)
+    both = np.concatenate([units, -units])
+    first, place = unique_rows(both)  # data are often equal to the bit, and seldom nearly
+    distinct = np.sort(first)
+    if (np.diff(np.sort(shadows[distinct])) > apart).all():
+        return np.split(np.searchsorted(distinct, first)[place], 2)
     from scipy.sparse import coo_array  # slow to load
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import cKDTree
 
-    both = np.concatenate([units, -units])
     # of n data of one direction there are n² pairs, of what they are rounded to few
     first, place = unique_rows(np.round(both / PARALLEL))
     distinct = np.sort(first)
