@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 
 import hkflow
 from hkflow.analysis import comparison
-from hkflow.analysis.comparison import DENSITY_LEGEND
+from hkflow.analysis.comparison_table import DENSITY_LEGEND
+from hkflow.analysis.frames import make_test_inputs
 from hkflow.plots.compare import draw_comparison, save_comparison
 
 CASE = """
@@ -180,16 +181,16 @@ def test_densities_of_grids_approach_those_of_characteristics(made, monkeypatch)
 
 
 def test_inputs_to_compare_on(rng):
-    assert comparison.make_test_inputs(rng.normal(size=(9, 2))).shape == (1600, 2)
-    assert np.ptp(comparison.make_test_inputs(np.full((3, 1), 2.0))) == 2.0
+    assert make_test_inputs(rng.normal(size=(9, 2))).shape == (1600, 2)
+    assert np.ptp(make_test_inputs(np.full((3, 1), 2.0))) == 2.0
     x = rng.normal(size=(400, 5)) @ rng.normal(size=(5, 5)) + 3.0
-    y = comparison.make_test_inputs(x)
-    assert y.shape == (1000, 5) and np.array_equal(y, comparison.make_test_inputs(x))
+    y = make_test_inputs(x)
+    assert y.shape == (1000, 5) and np.array_equal(y, make_test_inputs(x))
     size = np.linalg.norm(np.cov(x.T))
     assert np.linalg.norm(np.cov(y.T) - np.cov(x.T)) < 0.2 * size and np.linalg.norm(
         y.mean(0) - x.mean(0)
     ) < 0.2 * np.sqrt(size)
-    assert np.ptp(comparison.make_test_inputs(np.ones((1, 3))), axis=0).max() == 0.0
+    assert np.ptp(make_test_inputs(np.ones((1, 3))), axis=0).max() == 0.0
 
 
 @pytest.mark.parametrize(

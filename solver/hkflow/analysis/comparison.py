@@ -11,20 +11,16 @@ from numpy.typing import NDArray
 
 from ..errors import CaseError
 from ..measures import distances as metrics
-from ..problem.flow import RATES, VaryingRate
 from ..running.progress import counted
-from ..solving.restart import DATA, SAME_DATA
 from ..solving.result import Result, ResultLike
 from ..store.run import loaded
+from .comparison_table import table
+from .frames import make_test_inputs
+from .same_problem import check_same_problem, in_the_family
 
 SAME_TIME = 1e-9  # of the longer run
 SAME_MASS = 1e-6  # of the larger one
 PLAN_TIMES = 9  # at most: W2 and GHK are computed at so many of the common times
-TEST_POINTS = {1: 200, 2: 40}  # by number of inputs: points along each axis
-FRAME = 0.08  # of the extent of the data: how far grids and pictures reach beyond them
-GAUSSIAN_POINTS = 1000
-POPULATION_FRAME = 2.5  # standard deviations of Gaussian inputs that grids and maps cover
-
 
 # Distances by the names they are shown with; W1 is cheap and computed at all times.
 DISTANCES = {
@@ -173,98 +169,6 @@ def _row(runs, saves, atoms, test):
     }
 
 
-# --- what can be compared
-
-
-def check_same_problem(a: Result, b: Result) -> None:
-    """Raise CaseError with all that differs between two runs' objectives, domains, flows and
-    data."""
-    first, second = _statement(a), _statement(b)
-    if not (_in_the_family(a) and _in_the_family(b)):
-        first = {name: words for name, words in first.items() if not name.startswith("flow.")}
-    faults = [
-        f"{name} is {first[name]} in the first and {second[name]} in the second"
-        for name in first
-        if first[name] != second[name]
-    ]
-    faults = faults or [fault for name in DATA for fault in _different_row(name, a, b)]
-    if faults:
-        raise CaseError(
-            f"{a.name} and {b.name} are not runs of the same problem: {'; '.join(faults)}."
-        )
-
-
-def _statement(run):
-    """What two runs must share besides the numbers of the data, in words, by name."""
-    objective, flow = run.problem.objective, run.flow
-    terms = [getattr(objective, name, ()) for name in ("external", "interactions")]
-    statement = {
-        "the data": _data_in_words(run),
-        "activation": f"'{objective.feature.name}'",
-        "bias": str(run.bias).lower(),
-        "loss": f"'{objective.risk.name}'",
-        "weight_decay": f"{objective.weight_decay:.12g}",
-        "entropy": f"{objective.entropy:.12g}",
-        "the domain": f"'{run.domain.kind}'",
-        "energy": ", ".join(repr(term) for some in terms for term in some) or "none",
-        "flow.depth": f"{flow.depth:.12g}",
-        "flow.time_variable": f"'{flow.time_variable}'",
-        # the normalised flow of ν is the flow of ν itself, seen through ν/|ν|
-        "flow.drive": f"'{flow.drive or 'measure'}'",
-    }
-    return statement | {f"flow.{name}": _rate_in_words(getattr(flow, name)) for name in RATES}
-
-
-def _rate_in_words(rate):
-    if not isinstance(rate, VaryingRate):
-        return f"{rate:.12g}"
-    named = getattr(rate.rule, "__qualname__", None)  # of a function
-    return named or repr(rate.rule)
-
-
-def _data_in_words(run):
-    """Number and dimension of the data, or of the teacher's units if there is a population
-    instead."""
-    teacher = getattr(run.problem.objective, "teacher", None)
-    if teacher is None:
-        return f"{len(run.inputs)} x {run.inputs.shape[1]}"
-    return f"a population of {run.inputs.shape[1]} inputs with a teacher of {len(teacher)} units"
-
-
-def _in_the_family(run):
-    """Whether a run follows a flow of the family: a network does that is balanced and trains more
-    than its output weights."""
-    if run.method != "network":
-        return True
-    balanced = run.problem.objective.feature.degree == 2 or _is_balanced(run)
-    return run.options.get("layers") != "output" and balanced
-
-
-def _is_balanced(run):
-    """Whether a network starts from |a_j| = |b_j|: as its case says, or by its units."""
-    drawn = run.options.get("points") == "gaussian"
-    return run.start.get("balanced", run.options.get("balance", 1.0) == 1.0 and not drawn)
-
-
-def _different_row(name, a, b):
-    """A sentence on the first row in which arrays differ, if there is one."""
-    x, y = (getattr(run, name, getattr(run.problem.objective, name, np.zeros(0))) for run in (a, b))
-    differ = np.abs(x - y) > SAME_DATA * np.abs(x).max(initial=0.0)
-    if differ.any():
-        row = int(np.argmax(differ.reshape(len(x), -1).any(axis=1)))
-        called = "unit" if name.startswith("teacher") else "datum"
-        yield (
-            f"{name} of {called} {row} are {_numbers(x[row])} in the first and"
-            f" {_numbers(y[row])} in the second"
-        )
-
-
-def _numbers(values):
-    return ", ".join(f"{value:.6g}" for value in np.atleast_1d(values)[:4]) + (
-        ", …" if np.size(values) > 4 else ""
-    )
-
-
 def common_saves(a: Result, b: Result) -> NDArray[np.int64]:
     """Indices of the saves of a and b at times that both saved, (n, 2). Raises CaseError if there
     are none."""
@@ -282,42 +186,6 @@ def common_saves(a: Result, b: Result) -> NDArray[np.int64]:
     return saves
 
 
-def frame(values: NDArray[np.float64], share: float = FRAME) -> tuple[float, float]:
-    """The interval of values, and a share of it more on both sides."""
-    low, high = float(values.min()), float(values.max())
-    edge = share * (high - low) or 1.0
-    return low - edge, high + edge
-
-
-def frames(inputs: NDArray[np.float64]) -> list[tuple[float, float]]:
-    """What pictures show along each input (n, dim): the frame of the data, and without data that of
-    Gaussian inputs."""
-    if len(inputs):
-        return [frame(column) for column in inputs.T]
-    return [(-POPULATION_FRAME, POPULATION_FRAME)] * inputs.shape[1]
-
-
-def make_test_inputs(inputs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """New inputs to compare predictions on, (n, dim): an even grid over the frame of one or two
-    inputs, or Gaussian draws.
-
-    The draws have the mean and the covariance of the data and are the same in every comparison.
-    Without data, for a population, both are made for standard Gaussian inputs.
-    """
-    count, size = inputs.shape
-    if size in TEST_POINTS:
-        seen = (
-            inputs if count else np.array([[-POPULATION_FRAME], [POPULATION_FRAME]]) * np.ones(size)
-        )
-        axes = [np.linspace(*frame(column), TEST_POINTS[size]) for column in seen.T]
-        return np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, size)
-    mean = inputs.mean(axis=0) if count else np.zeros(size)
-    covariance = (inputs - mean).T @ (inputs - mean) / count if count else np.eye(size)
-    values, vectors = np.linalg.eigh(covariance)
-    spread = vectors * np.sqrt(np.maximum(values, 0.0))
-    return mean + np.random.default_rng(0).standard_normal((GAUSSIAN_POINTS, size)) @ spread.T
-
-
 def _notes(a, b):
     """Sentences on what the check of the problem lets pass."""
     x, y = a.start, b.start
@@ -332,7 +200,7 @@ def _notes(a, b):
     ):
         yield f"The starts differ: the mass is {masses[0]:.6g} for A and {masses[1]:.6g} for B."
     for name, run in (("A", a), ("B", b)):
-        if not _in_the_family(run):
+        if not in_the_family(run):
             yield (
                 f"{name} is a network that is not balanced or trains its output weights alone: no"
                 " flow of the family."
@@ -360,124 +228,3 @@ def _within_bars(a, b):
         f" {'within' if apart <= together else 'outside'} the error bars of A and B together,"
         f" {together:.2e}."
     )
-
-
-# --- in words
-
-
-def described(run: Result) -> str:
-    """What carries a run's measure, in words."""
-    if run.mesh and run.domain.fixed:
-        return f"{run.method} on {run.mesh.n_cells} atoms, {len(run.signs)} output sign(s)"
-    if run.mesh and run.method == "grid":
-        return f"grid of {run.mesh.n_cells} cells on S^{run.dim}, {len(run.signs)} output sign(s)"
-    count = len(run.atoms_at(len(run.time) - 1, normalised=True)) if len(run.time) else "no saved"
-    if run.method != "network":
-        moved = " moved along characteristics" if run.method == "characteristics" else ""
-        return f"cloud of {count} particles{moved} on S^{run.dim}"
-    return (
-        f"network of {count} units, layers '{run.options.get('layers', 'both')}', training"
-        f" '{run.options.get('training', 'gradient-flow')}'"
-    )
-
-
-def table(c: Comparison) -> str:
-    """A Comparison as text, at most 100 columns wide but for paths and statuses."""
-    lines = [f"{name}  {run.name}\n   {described(run)}" for name, run in (("A", c.a), ("B", c.b))]
-    shown = "all" if len(c.chosen) == len(c.time) else f"{len(c.chosen)} of"
-    times = "save time" if len(c.time) == 1 else "save times"
-    lines += [
-        f"Shown: {shown} {len(c.time)} common {times}, t = {c.time[0]:g} to {c.time[-1]:g}.",
-        *c.notes,
-        "",
-    ]
-    lines += _difference_table(c) + [""] + _value_table(c) + [""]
-    data = f"the {len(c.a.targets)} data and on " if len(c.a.targets) else ""
-    h = f"h: predictions on {data}{len(c.test_inputs)} new inputs; " if c.a.predicts else ""
-    lines.append(f"{h}moment: |∫εθ dν_A - ∫εθ dν_B|.")
-    lines += [LEGENDS[name] for name in c.distances]
-    if not np.isnan(c.density).all():
-        lines.append(DENSITY_LEGEND)
-    grids = [run for run in (c.a, c.b) if run.method == "grid" and not run.domain.fixed]
-    widths = [run.mesh.width for run in grids if run.mesh]
-    if widths:
-        lines.append(
-            "Cells count as atoms at their centres, which alone makes W1 and W2 about h/4, h ="
-            f" {max(widths):.2g} their width."
-        )
-    if any(np.nanmax(values[:, 1], initial=0.0) > 0.0 for values in c.distances.values()):
-        lines.append(
-            f"±: at most, from gathering more than {metrics.W2_ATOMS} (GHK: {metrics.GHK_ATOMS}) "
-            "atoms per sign, and from rounding."
-        )
-    if any(np.isnan(values[c.chosen]).any() for values in c.distances.values()):
-        lines.append(
-            "-: a sheet of one sign is empty in one of the two, so that W1 and W2 mean nothing."
-        )
-    if "W2" not in c.distances:
-        lines.append("W2 is left out; it needs POT: pip install 'hkflow[ot]'.")
-    return "\n".join(lines)
-
-
-LEGENDS = {
-    "W1": (
-        "W1: Wasserstein-1 between sheets (of one sign) scaled to mass 1, averaged by mass, in"
-        " radians."
-    ),
-    "W2": (
-        "W2: Wasserstein-2 between sheets (of one sign) scaled to mass 1, averaged by mass, in"
-        " radians."
-    ),
-    "GHK": "GHK: Gaussian-Hellinger-Kantorovich distance of the measures with their masses.",
-}
-
-
-DENSITY_LEGEND = (
-    "L1: ∫|ν_A - ν_B| of the densities on the cells of the coarser grid, captured atoms apart."
-)
-
-
-def _difference_table(c):
-    """One line per chosen time below a heading; of predictions only where there are some."""
-    width = {"W1": 8, "W2": 17, "GHK": 17}
-    top = f"{'':9} {'|h_A - h_B|, data':>17} {'|h_A - h_B|, new':>17} {'':8}"
-    norms, columns = f"{'max':>8} {'RMS':>8} ", [c.data_max, c.data_rms, c.test_max, c.test_rms]
-    if not c.a.predicts:
-        top, norms, columns = "", "", []
-    head = f"{'t':>9} {norms}{norms}{'moment':>8}"
-    lines = [top] if top else []
-    lines.append(head + "".join(f" {name:>{width[name]}}" for name in c.distances))
-    for k in c.chosen:
-        numbers = [column[k] for column in (*columns, c.moment)]
-        line = f"{c.time[k]:9.5g} " + " ".join(f"{_number(number):>8}" for number in numbers)
-        lines.append(
-            line
-            + "".join(
-                f" {_with_bar(*values[k]):>{width[name]}}" for name, values in c.distances.items()
-            )
-        )
-    return lines
-
-
-def _number(value):
-    """A number, or a dash for one that there is not."""
-    return "-" if np.isnan(value) else f"{value:.2e}"
-
-
-def _with_bar(value, bar):
-    """A distance and its bar."""
-    return _number(value) + (f" ± {bar:.0e}" if bar > 0.0 else "")
-
-
-def _value_table(c):
-    """Objectives and masses at the chosen times, and densities and captured masses if there are
-    any."""
-    by_parts = not np.isnan(c.density).all()
-    head = f"{'t':>9} {'objective A':>15} {'objective B':>15} {'mass A':>15} {'mass B':>15}"
-    lines = [head + (f" {'L1':>8} {'captured A, B':>17}" if by_parts else "")]
-    for k in c.chosen:
-        line = f"{c.time[k]:9.5g} "
-        line += " ".join(f"{number:15.8g}" for number in (*c.objective[k], *c.mass[k]))
-        parts = (c.density[k], *c.captured[k])
-        lines.append(line + ("".join(f" {_number(one):>8}" for one in parts) if by_parts else ""))
-    return lines

@@ -14,7 +14,7 @@ from ..problem.problem import Problem
 from ..shown import counted
 from ..solving.registry import RECORDS, are_per_mass, in_units_of_one, own_names, record_of
 from ..solving.result import Result
-from .comparison import described
+from .comparison_table import described
 
 ROUNDED = 1e-12  # relative: what rounding may be of the lower end of a max-margin
 LOOSE = 1e-3  # a relative gap above which both ends of a max-margin are shown

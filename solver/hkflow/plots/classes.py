@@ -12,7 +12,7 @@ from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from ..analysis.comparison import frame
+from ..analysis.frames import frame
 from ..arguments import Floats, real_array
 from ..errors import HkflowError
 from ..solving.result import Result

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.ticker import MaxNLocator
 
-from ..analysis.comparison import POPULATION_FRAME, frame, frames
+from ..analysis.frames import POPULATION_FRAME, frame, frames
 from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
 from ..errors import HkflowError
 from ..objectives.data import with_bias

@@ -3,7 +3,7 @@ function that proves it."""
 
 import numpy as np
 
-from ..analysis.comparison import frame
+from ..analysis.frames import frame
 from ..analysis.margin_report import MarginReport
 from ..certificates.column_generation import signed_features
 from ..objectives.data import axis_names, with_bias

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 
-from ..analysis.comparison import frame
+from ..analysis.frames import frame
 from ..solving.result import Result
 from ..store.shown import is_normalised, name_of
 from . import sphere

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..analysis.comparison import frames
+from ..analysis.frames import frames
 from ..arguments import Floats
 from ..errors import HkflowError
 from ..geometry.mesh import half_faces
