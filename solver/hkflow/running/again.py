@@ -17,7 +17,8 @@ from ..errors import RunFolderError
 from ..files.writing import checksum
 from ..problem.problem import Problem
 from ..solving.result import versions
-from ..store.run import Run, load, read_header
+from ..store.contents import read_header
+from ..store.run import Run, load
 from ..store.run_folder import static_arrays
 from .error_bars import RESUMED
 

@@ -39,10 +39,11 @@ from ..solving.registry import check_records, own_names
 from ..solving.result import versions
 from ..solving.solve import integrate, save_times
 from ..solving.state import LoopState
+from ..store.contents import read_header
 from ..store.estimates import write_errors
 from ..store.margins import write_max_margin
 from ..store.results import add_to_packed, pack
-from ..store.run import Run, load, read_header
+from ..store.run import Run, load
 from ..store.run_folder import (
     FORMAT,
     RunWriter,

@@ -11,9 +11,10 @@ from ..errors import CaseError
 from ..methods.record import SCALED
 from ..solving.registry import record_of
 from ..solving.result import ResultLike
+from .contents import STATE_ARRAYS
 from .margins import LABELS
 from .results import dimensions_of, fill_states, plain_arrays, state_shapes
-from .run import STATE_ARRAYS, loaded
+from .run import loaded
 
 LONG_NAMES = {
     "sign": "output sign of hidden units",

@@ -15,9 +15,10 @@ from ..errors import RunFolderError
 from ..files.reading import DATA, MESH, TEST, open_hdf5
 from ..files.writing import checksum, create, packed, write_array, write_arrays, write_hdf5
 from ..solving.result import Result
+from .contents import COUNTED, HISTORY, STATE_ARRAYS
 from .estimates import BARS, REPEATS
 from .margins import LABELS, MAX_MARGIN, arrays_of
-from .run import COUNTED, HISTORY, STATE_ARRAYS, Run, load
+from .run import Run, load
 from .run_folder import FORMAT, lock, refuse_links, static_arrays, test_arrays
 
 CHUNK = 2**16  # bytes of states that are compressed together, or one state

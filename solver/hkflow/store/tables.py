@@ -8,7 +8,7 @@ import numpy as np
 
 from ..files.writing import write_whole
 from ..solving.result import Result
-from .run import COUNTED, STATE_ARRAYS
+from .contents import COUNTED, STATE_ARRAYS
 
 
 def write_csv(stem: Path, run: Result) -> list[Path]:

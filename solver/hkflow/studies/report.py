@@ -13,7 +13,7 @@ from ..case.load import toml_of
 from ..case.resolve import resolve
 from ..files.writing import write_hdf5, write_text
 from ..solving.registry import record_of
-from ..store.run import WORK
+from ..store.contents import WORK
 from .file import ERRORS, described, in_words, readable
 
 if TYPE_CHECKING:

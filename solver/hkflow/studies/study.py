@@ -23,7 +23,8 @@ from ..files.reading import DAMAGE, find, open_hdf5, read
 from ..files.userfiles import named
 from ..running.beside import cores
 from ..solving.interrupts import unless_ctrl_c
-from ..store.run import WORK, load, read_ending
+from ..store.contents import WORK
+from ..store.run import load, read_ending
 from ..store.run_folder import lock
 from .file import ERRORS, Member, Study, StudyTable, load_study, resolution
 from .members import as_member, compute_all, is_finished, key_of

@@ -25,7 +25,7 @@ from hkflow.methods.grid.stencil import stencil_of
 from hkflow.methods.grid.steppers import muscl_hancock
 from hkflow.methods.particles.tangent_gram import coupling_product as particles_product
 from hkflow.methods.step import Step
-from hkflow.store.run import check_state
+from hkflow.store.contents import check_state
 
 VALLEY = -0.570524, 1.9549e-4  # ∫b·θ dν and ∫|a·θ| dν, characteristics with 163,842 seeds
 # the same with noise σ = 0.3, e^−σT M(T) + σ∫e^−σs M(s) ds with M(s) the closed form at s: what is
