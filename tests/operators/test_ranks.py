@@ -73,6 +73,10 @@ CASES = {
     "circle": case(FLOW, n=400, dim=2, operator="sorted", cells=500),
     "injected": case(NOISE + PARTICLES + "noise_points = 100\n", n=200),
     "renewed": case(NOISE + PARTICLES + 'noise = "random"\npoints = "random"\n', n=200, dim=4),
+    "wide": case(FLOW + PARTICLES, n=30, dim=100),  # moved in the span of the data
+    "wide-characteristics": case(
+        FLOW + '[method]\nkind = "characteristics"\nparticles = 500\n', n=30, dim=100
+    ),
     "joint": case(
         FLOW + PARTICLES,
         source='source = "xor"',

@@ -15,7 +15,6 @@ from ...arguments import Floats
 from ...geometry.sphere import normalize
 from ...objectives.objective import Objective
 from ...operators.matrix import products
-from ...operators.ranks import ALONE
 from ...problem.problem import Problem
 from ..frozen_relu.span import and_zero, spanned
 from .tangent_gram import knows_slopes
@@ -65,7 +64,6 @@ def in_span(problem: Problem) -> InSpan | None:
     if (
         not isinstance(objective, Objective)
         or objective.entropy > 0.0
-        or objective.ranks is not ALONE
         or problem.flow.noise > 0.0
         or not knows_slopes(objective.feature)
     ):
