@@ -246,7 +246,37 @@ if rank == 1: hkflow.running.run.Signals.step = step"""
     fail = "if rank == 1: hkflow.running.run.integrate = lambda *a, **k: 1 / 0"
     process = mpiexec(2, "-c", COMMANDS, json.dumps([command(*begin, tmp_path / "d", before=fail)]))
     _, err = process.communicate(timeout=60)
-    assert process.returncode != 0 and "ZeroDivisionError" in err
+    assert process.returncode == 1 and "ZeroDivisionError" in err
+
+
+LOOKED_AT = """
+import hkflow, sys
+ranks = hkflow.ranks()
+def look(state):
+    if ranks.rank == 1 and state.step == 3:
+        {does}
+run = hkflow.run(sys.argv[1], output=sys.argv[2], ranks=ranks, observers=[look])
+assert ranks.rank or run.status.startswith("Enough at t = 0.006 after 3 steps"), run.status
+"""
+
+
+@pytest.mark.parametrize(
+    "does, code, told",
+    [
+        ("return 'Enough'", 0, ""),
+        ("raise hkflow.HkflowError('no room')", 2, "no room"),
+        ("raise ValueError('wrong')", 1, "ValueError: wrong"),
+    ],
+)
+def test_what_one_rank_says_ends_all_of_a_script(folder, tmp_path, does, code, told):
+    """Its observers may look at a clock or a file of its own, and fail; the others would wait."""
+    words = (LOOKED_AT.format(does=does), folder / "long.toml", tmp_path / "run")
+    process = mpiexec(2, "-c", *words)
+    try:
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == code and told in err, err
 
 
 SENDING = "import hkflow.operators.ranks as p\nhonest = p.Ranks.completion\n"

@@ -9,8 +9,6 @@ import json
 import os
 import signal
 import sys
-import time
-import traceback
 import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
@@ -19,11 +17,9 @@ from typing import Annotated
 import typer
 
 from ..errors import CaseError, HkflowError
-from ..operators.ranks import ALONE, launched, ranks
+from ..operators.ranks import launched, ranks
 
 MANY_COLUMNS = 40  # `check` does not name more of them, unless the case does
-# seconds that mpiexec has to pass on why a rank ends all: what it has not read by then is lost
-LAST_WORDS = 0.3
 
 app = typer.Typer(
     help=(
@@ -87,31 +83,17 @@ def _mend_streams():
 
 @contextmanager
 def _one_voice():
-    """Around a command: only the first rank prints, and an error that not all ranks have agreed on
-    ends all of them."""
+    """Around a command: only the first rank prints."""
     rank, size = launched()
     if size == 1:
         yield
         return
-    try:
-        with (
-            open(os.devnull, "w", encoding="utf-8") as nothing,
-            redirect_stdout(nothing if rank else sys.stdout),
-            redirect_stderr(nothing if rank else sys.stderr),
-        ):
-            yield
-    except Exception as error:
-        together = ranks() if ranks.cache_info().currsize else ALONE
-        if together.size > 1 and error is not together.agreed:
-            (
-                typer.echo(str(error), err=True)
-                if isinstance(error, HkflowError)
-                else traceback.print_exc()
-            )
-            sys.stderr.flush()
-            time.sleep(LAST_WORDS)
-            together.comm.Abort(1)
-        raise
+    with (
+        open(os.devnull, "w", encoding="utf-8") as nothing,
+        redirect_stdout(nothing if rank else sys.stdout),
+        redirect_stderr(nothing if rank else sys.stderr),
+    ):
+        yield
 
 
 def _print_version(wanted: bool):
@@ -148,7 +130,10 @@ def run(
     from ..running.beside import second_process
 
     together = ranks()
-    with second_process("hkflow.app.second_process", wanted=together.size == 1) as process:
+    with (
+        together.together(),
+        second_process("hkflow.app.second_process", wanted=together.size == 1) as process,
+    ):
         file = together.all(lambda: _read(case, overrides))
         from ..running import run as runs
         from ..running.ahead import helped_by
@@ -168,8 +153,10 @@ def resume(folder: RunPath, watch: Watch = False, quiet: Quiet = False) -> None:
     from ..running import run as runs
     from ..solving.interrupts import until_ctrl_c
 
-    made = until_ctrl_c(lambda: runs.resume(folder, quiet, ranks=ranks(), watch=watch), "run")
-    _finish(made, quiet, ranks())
+    together = ranks()
+    with together.together():
+        made = until_ctrl_c(lambda: runs.resume(folder, quiet, ranks=together, watch=watch), "run")
+        _finish(made, quiet, together)
 
 
 @app.command()

@@ -7,8 +7,12 @@ step, whether a signal came. mpi4py is loaded only under mpiexec.
 """
 
 import os
+import sys
+import time
+import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +28,8 @@ LAUNCHERS = (
     ("PMI_RANK", "PMI_SIZE"),
     ("PMIX_RANK", "SLURM_NTASKS"),
 )
+# seconds that mpiexec has to pass on why a rank ends all: what it has not read by then is lost
+LAST_WORDS = 0.3
 
 
 def launched() -> tuple[int, int]:
@@ -66,6 +72,16 @@ class Alone:
         """The largest of the ranks' numbers; HkflowError unless they have the same witnesses, so
         that none waits for ever."""
         return number
+
+    def first(self, value: Any) -> Any:
+        """The value of the first rank that has one, not None; on all ranks."""
+        return value
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Around what all ranks do: an error that they have not agreed on ends all of them, with
+        the exit code of one process, for the others would wait for ever."""
+        yield
 
 
 ALONE = Alone()
@@ -127,6 +143,27 @@ class Ranks(Alone):
                 ]
             )
         return int(votes[0])
+
+    def first(self, value: Any) -> Any:
+        return next((one for one in self.comm.allgather(value) if one is not None), None)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        try:
+            yield
+        except (Exception, KeyboardInterrupt) as error:
+            if error is not self.agreed:
+                self._end_all(error)
+            raise
+
+    def _end_all(self, error):
+        known, stream = isinstance(error, HkflowError), sys.__stderr__ or sys.stderr
+        why = [f"{error}\n"] if known else traceback.format_exception(error)
+        print(*why, sep="", end="", file=stream, flush=True)
+        time.sleep(LAST_WORDS)
+        code = 130 if isinstance(error, KeyboardInterrupt) else 2 if known else 1
+        self.comm.Abort(code)
+        os._exit(code)  # that of MPICH may come back before it ends this rank
 
     def _raise(self, errors):
         self.agreed = next(filter(None, errors), None)

@@ -64,6 +64,7 @@ from .progress import PREPARING, ProgressBar, doing, next_place, say, wait_for
 from .repeats import repeated
 from .watch import Watch
 
+SAID = 1  # what an observer's sentence counts among the numbers of signals: less than they do
 LARGE = 2e9  # bytes of a run beside which no companions are computed
 # of a Problem, besides the options of its method
 ARGUMENTS = (
@@ -112,35 +113,36 @@ def run(
     ranks, and after SIGTERM, the Run is returned, with `signal`.
     """
     records, observers = check_records(records), as_observers(observers)
-    given = case if isinstance(case, Problem) else None
-    file, own = ranks.all(
-        lambda: _described(given, **overrides) if given else (read_case(case, overrides), None)  # type: ignore[arg-type]
-    )
-    folder = named(output or Path("runs") / file.name)
-    force = bool(force) if ranks.size > 1 else force
-    ranks.alike("cases or options", (file.case, str(folder), force))
-    ranks.told(lambda: refuse_used(folder, force is not False))
-    next_place()
-    with doing(PREPARING, quiet):
-        stated = ranks.all(lambda: _stated(file, given, own))
-    to_accuracy = given is None and asks_for_accuracy(file.case)
-    mark = None
-    if not (observers or records):
-        mark = mark_of(file.case if to_accuracy else stated.case, stated.problem, stated.own)
-    found = same_run(folder, mark, to_accuracy) if force is None else None
-    if found is not None:
-        return _met(found, given, quiet, watch)
-    session = Session(quiet, watch, observers, ranks, records)
-    if to_accuracy:
-        from .accuracy import run_to_accuracy
+    with ranks.together():
+        given = case if isinstance(case, Problem) else None
+        file, own = ranks.all(
+            lambda: _described(given, **overrides) if given else (read_case(case, overrides), None)  # type: ignore[arg-type]
+        )
+        folder = named(output or Path("runs") / file.name)
+        force = bool(force) if ranks.size > 1 else force
+        ranks.alike("cases or options", (file.case, str(folder), force))
+        ranks.told(lambda: refuse_used(folder, force is not False))
+        next_place()
+        with doing(PREPARING, quiet):
+            stated = ranks.all(lambda: _stated(file, given, own))
+        to_accuracy = given is None and asks_for_accuracy(file.case)
+        mark = None
+        if not (observers or records):
+            mark = mark_of(file.case if to_accuracy else stated.case, stated.problem, stated.own)
+        found = same_run(folder, mark, to_accuracy) if force is None else None
+        if found is not None:
+            return _met(found, given, quiet, watch)
+        session = Session(quiet, watch, observers, ranks, records)
+        if to_accuracy:
+            from .accuracy import run_to_accuracy
 
-        def make(file, folder, force, judge):
-            return _make(file, _stated(file), folder, force, mark, session, judge=judge)
+            def make(file, folder, force, judge):
+                return _make(file, _stated(file), folder, force, mark, session, judge=judge)
 
-        made = run_to_accuracy(make, file, folder, force, ranks, quiet)
-    else:
-        made = _make(file, stated, folder, force, mark, session, given)
-    return _unless_interrupted(made, ranks)
+            made = run_to_accuracy(make, file, folder, force, ranks, quiet)
+        else:
+            made = _make(file, stated, folder, force, mark, session, given)
+        return _unless_interrupted(made, ranks)
 
 
 def _unless_interrupted(made, ranks):
@@ -307,7 +309,7 @@ def resume(
                 write_json(folder / "run.json", header | {"format": FORMAT})
             return found
 
-    with ExitStack() as held:
+    with ranks.together(), ExitStack() as held:
         state, clock, checkpoint, seconds = ranks.told(repair)
         stored = ranks.all(lambda: load(folder))
         with doing(PREPARING, quiet):
@@ -351,8 +353,10 @@ def _integrate(
 
     clock : of a run that goes on;  remark : added to its status;  given, judge : as of `_make`
     """
-    ranks, signals, until = session.ranks, Signals(session.ranks), case.time.until_margin
-    observers = [*session.observers, signals]
+    ranks, until = session.ranks, case.time.until_margin
+    own = as_observers(session.observers)
+    signals = Signals(ranks, own if ranks.size > 1 else ())
+    observers = [*(map(Unasked, own) if ranks.size > 1 else own), signals]
     if not ranks.rank:
         # a margin that ends a run is not foreseen
         forecast = [Forecast()] if until is None else []
@@ -540,13 +544,21 @@ def _contradiction(problem, case, folder):
     return {"contradiction": found.sentence(lines_of_data(case, folder))} if found else {}
 
 
-class Signals(Interrupts, Observer):
-    """Ends a run after the current step on SIGINT or SIGTERM, to any of its ranks; a second signal
-    ends it at once."""
+class Unasked(Observer):
+    """An observer whom the loop does not ask whether to stop: Signals does, for all ranks."""
 
-    def __init__(self, ranks: Alone = ALONE) -> None:
+    def __init__(self, observer: Observer) -> None:
+        told = ("start", "record", "step", "save", "finish")
+        vars(self).update({name: getattr(observer, name) for name in told})
+
+
+class Signals(Interrupts, Observer):
+    """Ends a run after the current step on SIGINT or SIGTERM to any of its ranks, or as soon as
+    observers say so on any of them; a second signal ends it at once."""
+
+    def __init__(self, ranks: Alone = ALONE, observers: Sequence[Observer] = ()) -> None:
         super().__init__()
-        self.ranks, self.seen = ranks, 0
+        self.ranks, self.observers, self.seen = ranks, observers, 0
         self.received: int | None = None
         self.witnesses: tuple[float, ...] = ()
 
@@ -558,8 +570,12 @@ class Signals(Interrupts, Observer):
         self.witnesses = clock.time, method.current.mass, clock.budget["energy_exchanged"]
 
     def stop(self) -> str | None:
-        self.received = self.ranks.largest(self.seen, self.witnesses) or None
-        return f"Interrupted by {signal.Signals(self.received).name}" if self.received else None
+        said = next(filter(None, (observer.stop() for observer in self.observers)), None)
+        number = self.ranks.largest(self.seen or (SAID if said else 0), self.witnesses)
+        if number == SAID:
+            return self.ranks.first(said)
+        self.received = number or None
+        return f"Interrupted by {signal.Signals(number).name}" if number else None
 
     def finish(self, method: Method, clock: LoopState, status: str) -> None:
         """A signal in the last step is no reason to stop, but whoever called hears of it: on
