@@ -1,11 +1,14 @@
 """What a study asks of its members."""
 
 import signal
+from concurrent.futures import Future
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
 from hkflow.case.load import load_case
+from hkflow.errors import CaseError
 from hkflow.studies import members
 from hkflow.studies.members import as_member
 
@@ -38,3 +41,49 @@ def test_the_second_signal_kills_where_there_is_no_such_signal(monkeypatch):
     for _ in range(2):
         interrupt._receive(signal.SIGINT, None)
     assert done == [(7, signal.SIGINT), "killed"]
+
+
+def ended(monkeypatch, end):
+    """What compute_all returns if the future of the only run ends so."""
+    future = Future()
+    end(future)
+    executor = SimpleNamespace(submit=lambda *_: future)
+    cluster = nullcontext((executor, 1, None))
+    monkeypatch.setattr(members, "_executor", lambda *_: cluster)
+    return members.compute_all({"run": None}, 1, 1, "tcp://here", lambda *_: None)[0]
+
+
+def test_a_scheduler_that_is_lost_is_told_with_the_remedy(monkeypatch):
+    """As Dask does it: it cancels what was submitted."""
+    with pytest.raises(CaseError, match="tcp://here: it no longer answers. Start it and its"):
+        ended(monkeypatch, lambda future: (future.cancel(), future.set_running_or_notify_cancel()))
+
+
+def test_a_worker_that_cannot_compute_fails_its_run_alone(monkeypatch):
+    """As one without hkflow, or where all that began a run were killed."""
+    why = ModuleNotFoundError("No module named 'hkflow'")
+    ((finished, status),) = ended(monkeypatch, lambda future: future.set_exception(why)).values()
+    assert not finished
+    assert status == f"Failed on its worker: ModuleNotFoundError: {why}"
+
+
+def test_workers_of_a_cluster_hear_that_a_study_is_broken_off(monkeypatch):
+    """That one alone: they go on to the next."""
+    future, calls = Future(), []
+
+    def submit(*call):
+        calls.append(call)
+        signal.raise_signal(signal.SIGTERM)
+        return future
+
+    def break_off(study):
+        members._break_off(study)
+        future.set_result((False, members.Stopping(study).stop()))
+
+    monkeypatch.setattr(members, "broken_off", set())
+    cluster = nullcontext((SimpleNamespace(submit=submit), 1, break_off))
+    monkeypatch.setattr(members, "_executor", lambda *_: cluster)
+    outcomes, received = members.compute_all({"run": None}, 1, 1, "tcp://here", lambda *_: None)
+    assert received == signal.SIGTERM and outcomes["run"] == (False, "Interrupted with its study")
+    assert members.broken_off == {calls[0][-1]}
+    assert members.Stopping("another").stop() is None

@@ -11,12 +11,19 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    ProcessPoolExecutor,
+    wait,
+)
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numba
 from filelock import FileLock, Timeout
@@ -47,6 +54,9 @@ stepping = threading.Event()  # while its run takes steps, and where these were 
 # a number shared with the study, if this process is one of its workers: the signal that interrupted
 # it, or 0
 told = None
+# of this process, if it is a worker of Dask, which computes for one study after another: those that
+# were interrupted
+broken_off: set[str] = set()
 
 
 def key_of(file: CaseFile) -> str:
@@ -90,9 +100,9 @@ def is_finished(folder: Path) -> bool:
         return False
 
 
-def compute(folder: Path, file: CaseFile, threads: int) -> tuple[bool, str]:
-    """Make a run in its folder, or finish it; returns whether it finished, and the sentence how.
-    Nothing is raised."""
+def compute(folder: Path, file: CaseFile, threads: int, study: str = "") -> tuple[bool, str]:
+    """Make a run in its folder, or finish it, unless its study is broken off; returns whether it
+    finished, and the sentence how. Nothing is raised."""
     from ..running.run import resume, run
 
     folder = Path(folder)
@@ -102,11 +112,11 @@ def compute(folder: Path, file: CaseFile, threads: int) -> tuple[bool, str]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with computing, FileLock(f"{folder}.lock", timeout=PATIENCE):
             if any((folder / "snap").glob("*.h5")):
-                made = resume(folder, observers=(Stopping(),))
+                made = resume(folder, observers=(Stopping(study),))
             else:
                 # a process was killed here before it saved anything
                 shutil.rmtree(folder, ignore_errors=True)
-                made = run(file, folder, False, observers=(Stopping(),))
+                made = run(file, folder, False, observers=(Stopping(study),))
         return made.finished, made.status
     except KeyboardInterrupt:  # before its steps or after them
         return False, "Interrupted with its study"
@@ -131,7 +141,11 @@ def as_member(file: CaseFile, curves: Iterable[str]) -> CaseFile:
 
 
 class Stopping(Observer):
-    """Ends a run when its process is told to stop, or the study that asked for it is gone."""
+    """Ends a run when its process is told to stop, or the study that asked for it is gone or broken
+    off."""
+
+    def __init__(self, study: str = "") -> None:
+        self.study = study
 
     def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
         stepping.set()
@@ -143,7 +157,8 @@ class Stopping(Observer):
     def stop(self) -> str | None:
         if told is not None and told.value:
             return f"Interrupted by {signal.Signals(told.value).name}"
-        return "Interrupted with its study" if stopping.is_set() else None
+        ends = stopping.is_set() or self.study in broken_off
+        return "Interrupted with its study" if ends else None
 
 
 def compute_all(
@@ -160,9 +175,9 @@ def compute_all(
     Returns {folder: (finished, sentence)} and the signal that interrupted it, or None: then runs
     that were on their way have saved. A process that dies takes those beside it down: what was
     running is tried again, one by one.
-    Raises CaseError if the scheduler cannot be reached.
+    Raises CaseError if the scheduler cannot be reached, or is lost.
     """
-    outcomes, lost = {}, None
+    outcomes, lost, study = {}, None, uuid4().hex
 
     def done(folder, outcome):
         outcomes[folder] = outcome
@@ -176,35 +191,59 @@ def compute_all(
             with _executor(scheduler, 1 if alone else workers, threads, interrupt.told) as (
                 executor,
                 room,
+                break_off,
             ):
-                lost = _drain(executor, room, waiting, threads, interrupt, done)
+                try:
+                    lost = _drain(
+                        executor, room, break_off, waiting, threads, study, interrupt, done
+                    )
+                except CancelledError:
+                    raise CaseError(
+                        f"scheduler {scheduler}: it no longer answers. Start it and its workers"
+                        " again; the same study then computes what is missing."
+                    ) from None
             for folder in lost if alone and not interrupt.received else ():
                 done(folder, (False, "Failed: its process was killed, perhaps for want of memory."))
             lost = lost or None
     return outcomes, interrupt.received
 
 
-def _drain(executor, room, tasks, threads, interrupt, done):
+def _drain(executor, room, break_off, tasks, threads, study, interrupt, done):
     """Compute tasks, as many at a time as there is room; returns those that ran when a process
     died."""
-    waiting, running = list(tasks.items()), {}
+    waiting, running, ends = list(tasks.items()), {}, False
     try:
         while running or waiting and not interrupt.received:
             while waiting and len(running) < room and not interrupt.received:
                 folder, file = waiting.pop(0)
-                running[executor.submit(compute, str(folder), file, threads)] = folder
+                running[executor.submit(compute, str(folder), file, threads, study)] = folder
             ended, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
             for future in ended:
-                done(running[future], future.result())
+                done(running[future], _outcome(future))
                 del running[future]
+            if interrupt.received and not ends:
+                break_off(study)
+                ends = True
     except BrokenExecutor:
         return list(running.values())
     return []
 
 
+def _outcome(future):
+    """What `compute` returned, or that its worker failed, as where Dask's are killed one after
+    another or lack hkflow."""
+    try:
+        return future.result()
+    except (BrokenExecutor, CancelledError):
+        raise
+    except Exception as error:
+        return False, f"Failed on its worker: {type(error).__name__}: {error}"
+
+
 @contextmanager
 def _executor(scheduler, workers, threads, shared):
-    """An executor, and how many calls it takes at a time."""
+    """An executor, how many calls it takes at a time, and what tells its workers that a study is
+    broken off: those of this machine have heard the signal."""
     if scheduler is None:
         with (
             _surroundings(threads),
@@ -215,7 +254,7 @@ def _executor(scheduler, workers, threads, shared):
                 initargs=(os.getpid(), shared),
             ) as pool,
         ):
-            yield pool, workers
+            yield pool, workers, lambda study: None
         return
     try:
         from distributed import Client
@@ -234,7 +273,16 @@ def _executor(scheduler, workers, threads, shared):
                 f"scheduler {scheduler}: it has no workers yet. Start 'dask worker {scheduler}"
                 " --nthreads 1'."
             )
-        yield client.get_executor(pure=False), count
+
+        def break_off(study):
+            client.run(_break_off, study, on_error="ignore")
+
+        yield client.get_executor(pure=False), count, break_off
+
+
+def _break_off(study):
+    """End the runs of a study in this worker after their steps."""
+    broken_off.add(study)
 
 
 @contextmanager
