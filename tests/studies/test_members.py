@@ -1,6 +1,7 @@
 """What a study asks of its members."""
 
 import signal
+import threading
 from concurrent.futures import Future
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -73,6 +74,7 @@ def test_workers_of_a_cluster_hear_that_a_study_is_broken_off(monkeypatch):
 
     def submit(*call):
         calls.append(call)
+        threading.Timer(3.0, lambda: future.done() or future.set_result((True, "late"))).start()
         signal.raise_signal(signal.SIGTERM)
         return future
 
