@@ -114,11 +114,8 @@ def _of_predictions(run, bars, name, scaled, targets):
     Where there are bars of h/|ν| alone, the mass being beyond numbers, errors of the mass are
     errors of h as well: |δh| ≤ |ν| |δ(h/|ν|)| + |h| |δ log |ν||.
     """
-    bar, per_mass = bars.bars.get(f"plain_{name}"), bars.normalised
-    if bar is None:
-        bar = bars.bars[name]
-    else:
-        per_mass = False
+    plain = bars.bars.get(f"plain_{name}")
+    bar, per_mass = plain or bars.bars[name], bars.normalised and plain is None
     unit = run.log_mass if per_mass else 0.0
     h = scaled.reshape(len(run.time), -1)
     own = np.sqrt(np.mean(h**2, axis=1)) * np.exp(run.log_scale - unit)
