@@ -111,7 +111,9 @@ def movable(begin, end, normals, points, along, counts, few):
                 count = extend(basis, count, normals[k], DEPENDENT)
         if 2 * count < p:
             few[c], counts[c] = True, count
-            along[c, :count] = basis[:count]
+            for h in range(count):  # a copy of slices takes two seconds to compile
+                for a in range(p):
+                    along[c, h, a] = basis[h, a]
             continue
         counts[c] = p - count
         left[:] = 1.0
