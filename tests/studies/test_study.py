@@ -419,27 +419,23 @@ def test_a_run_killed_before_it_is_packed_is_not_measured_by_an_earlier_session(
     assert study(path, folder).complete and same(table_of(folder), wanted)
 
 
-LONG = {"time": {"end": 2.0, "saves": 5}, "method.max_step": 1e-4}
-
-
-def interrupted(folder, attack, scheduler=None):
-    """What compute_all returns of a run that is interrupted once it has begun."""
-
-    def interrupt():
-        while not any(folder.glob("*/snap/*.h5")):
-            time.sleep(0.05)
-        os.kill(os.getpid(), attack)
-
-    threading.Thread(target=interrupt).start()
-    tasks = {folder / "run": load_case(CASE, LONG)}
-    return compute_all(tasks, 1, 1, scheduler, lambda folder, outcome: None)
-
-
 @pytest.mark.parametrize("attack", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_runs_say_by_which_signal_their_study_was_broken_off(attack, tmp_path):
     """The study itself hears it; its runs end in order, whichever it was, and none says it was
     another."""
-    outcomes, received = interrupted(tmp_path, attack)
+    tasks = {
+        tmp_path / "run": load_case(
+            CASE, {"time": {"end": 2.0, "saves": 5}, "method.max_step": 1e-4}
+        )
+    }
+
+    def interrupt():
+        while not any(tmp_path.glob("*/snap/*.h5")):
+            time.sleep(0.05)
+        os.kill(os.getpid(), attack)
+
+    threading.Thread(target=interrupt).start()
+    outcomes, received = compute_all(tasks, 1, 1, None, lambda folder, outcome: None)
     ((finished, status),) = outcomes.values()
     assert received == attack and not finished
     assert status.startswith(f"Interrupted by {attack.name} at t ="), status

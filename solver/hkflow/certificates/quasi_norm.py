@@ -41,6 +41,7 @@ class QuasiNormPoint:
     stationarity : max |left − right side| / max u;  feasibility : max (1 − A w)₊;  complementarity
         : max ν |A w − 1| / max ν
     minimum : whether w is a local minimum; False for a w whose residual is above RESIDUAL
+    Source: Moroshko et al. 2020, eq. 3 and Theorem 2, for the networks of sec. 3.
     """
 
     weights: Floats

@@ -191,28 +191,28 @@ def _directions(points):
     return np.rint(FINEST * points).astype(np.int16)
 
 
-def _points(run, read):
+def _points(run, saves):
     """Points of ν/|ν|: particles, units, atoms of characteristics, and those of a grid."""
-    saves = read.points
-    counts = [len(points) for points in saves]
+    measures = saves.points
+    counts = [len(points) for points in measures]
     if not any(counts):
         return {}, {}
-    room = max(1, MAX_NUMBERS // (len(saves) * saves[0].positions.shape[1]))
+    room = max(1, MAX_NUMBERS // (len(measures) * measures[0].positions.shape[1]))
     same = len(set(counts)) == 1 and all(
-        np.array_equal(points.signs, saves[0].signs) for points in saves
+        np.array_equal(points.signs, measures[0].signs) for points in measures
     )
-    weights = [points.weights for points in saves]
+    weights = [points.weights for points in measures]
     if max(counts) > room:  # the heaviest at any save, or at each
         heavy = np.max(weights, axis=0) if same else None
         chosen = [np.sort(np.argsort(w if heavy is None else heavy)[-room:]) for w in weights]
     else:
         chosen = [np.arange(count) for count in counts]
     width = max(map(len, chosen))
-    shape = (len(saves), width)
-    positions = np.zeros((*shape, saves[0].positions.shape[1]), dtype=np.int16)
+    shape = (len(measures), width)
+    positions = np.zeros((*shape, measures[0].positions.shape[1]), dtype=np.int16)
     codes, signs = np.zeros(shape, dtype=np.uint8), np.zeros(shape, dtype=np.uint8)
     ranges = []
-    for k, (points, kept) in enumerate(zip(saves, chosen, strict=True)):
+    for k, (points, kept) in enumerate(zip(measures, chosen, strict=True)):
         n = len(kept)
         positions[k, :n] = _directions(points.positions[kept])
         codes[k, :n], *ends = quantised(points.weights[kept])

@@ -553,8 +553,8 @@ def move_atoms(
     n_kinks), tiles (n_groups, VECTORS, p, TILE) and numbers (n_groups, NUMBERS, TILE): scratch of
     each group of blocks, which is one thread's; nearby holds the normals of kinks near an atom
     sums (n_blocks, 11), as in SUMS: ∫dν at the end; ∫∫α|∇J|² dν dt; what ∫J dν falls by; ∫∫|dm|;
-    events; ∫J dν before; kinks met and not left; ∫∫dm, 0 where no mass changes, which a difference
-    of two sums over all mass is to rounding alone
+    events; ∫J dν before; kinks met and not left; ∫∫dm, a sum of its own, since differences of ∫dν
+    have a rounding that adds up over steps
     captured, new_captured (n,) bool: whether a kink has ever held an atom, or it met one and did
     not leave it
     """
