@@ -148,12 +148,12 @@ def test_texts_that_nothing_can_keep_are_refused(case, title, message):
 @pytest.mark.parametrize(
     "line, message",
     [
-        (f"seed = {'[' * 3000}{']' * 3000}", "too many brackets in one another"),
+        (f"seed = {'[' * 3000}{']' * 3000}", "too many lists or tables in one another"),
         (
             f"seed = {'[' * 100}{']' * 100}",
             "seed.0.0.0: more than 20 lists or tables in one another",
         ),
-        (f"{'a.' * 3000}b = 1", "a.a.a.a: more than 20 lists or tables"),
+        (f"{'a.' * 3000}b = 1", "lists or tables"),  # more than 20; too many for Python 3.14
         (f"seed = {'9' * 5000}", "not valid TOML: Exceeds the limit"),
         (f"seed = 0x{'f' * 5000}", "seed: an integer of more than 300 digits"),
         ('"a\\nb" = 1', "'a\\\\nb': unknown key"),

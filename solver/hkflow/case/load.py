@@ -204,7 +204,7 @@ def _loads(text):
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise ValueError("too many brackets in one another") from None
+        raise ValueError("too many lists or tables in one another") from None
     except tomllib.TOMLDecodeError:
         raise
     except ValueError as error:
