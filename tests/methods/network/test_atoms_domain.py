@@ -214,3 +214,37 @@ def test_weights_of_little_depth_change_their_sign_or_end_at_zero(depth, kind):
     mass = np.abs(ends).sum() + 2.0  # of the atom that no datum sees
     assert run.mass[-1] == pytest.approx(mass, rel=2e-4) == run.atoms_at(-1).mass
     assert run.records["margin"][-1] == pytest.approx((ends[0] - ends[1]) / mass, rel=3e-4)
+
+
+DATUM, SHARES = np.array([0.6, 0.8]), np.array([[0.5, 0.3], [0.2, 0.4]])
+
+
+def of_one_datum(depth, mass, time):
+    """A grid run of one datum e, whose J = −e·θ for ever, so that ν^(2/D − 1) is linear in t."""
+    objective = hkflow.Objective(
+        hkflow.FEATURES["linear"], hkflow.RISKS["smooth-margin"], DATUM[None], [1.0]
+    )
+    mesh, flow = hkflow.atoms_mesh(np.eye(2)), hkflow.Flow(0.0, depth**2, depth=depth)
+    problem = hkflow.Problem(mesh, objective, flow, (1, -1), mass * SHARES)
+    return hkflow.solve(problem, time, kind="grid", tolerance=1e-6)
+
+
+@pytest.mark.parametrize("depth", [1.0, 1.5])
+def test_a_mass_beyond_its_first_unit_keeps_its_mobility(depth):
+    """Beyond 2^64 masses are counted in larger units, in which the mobility is another one."""
+    mass, power = 1e21, 2.0 / depth - 1.0
+    found = of_one_datum(depth, mass, 0.2 / depth**2 * mass**power)
+    assert found.finished and found.log_scale[-1] > 40.0
+    growth = 0.2 * np.outer([1.0, -1.0], DATUM)
+    shares = SHARES + growth if depth == 1.0 else (SHARES**power + power * growth) ** (1.0 / power)
+    wanted = np.array([1.0, -1.0]) @ shares
+    np.testing.assert_allclose(found.atoms_at(-1).moment() / mass, wanted, rtol=1e-6)
+
+
+def test_masses_that_explode_end_the_run_there():
+    """By ν̇ = 9 e·θ ν^(4/3) the first mass is infinite at t = 1/(3 e·θ ν^(1/3)) of the start."""
+    first = 1.0 / (3.0 * np.max(DATUM * SHARES[0] ** (1.0 / 3.0)))
+    assert of_one_datum(3.0, 1.0, 0.9 * first).finished
+    found = of_one_datum(3.0, 1.0, 2.0)
+    assert not found.finished
+    np.testing.assert_allclose(found.records["time"][-1], first, rtol=1e-6)

@@ -210,7 +210,7 @@ class FrozenFlow:
         flow = self.rhs.flow
         self.growth[:] = 0.0
         kernels.mobility_stage(
-            0.0, dt, flow.reaction, flow.depth, self.rhs.problem.reference, start, potential,
+            0.0, dt, flow.reaction, flow.depth, self.rhs.reference, start, potential,
             self.growth, density,
         )  # fmt: skip
         work, change = self._exchange(potential, start, density)

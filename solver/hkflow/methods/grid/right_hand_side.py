@@ -140,6 +140,11 @@ class RightHandSide:
         )  # fmt: skip
         e.outflow = float(self.largest.max())
 
+    @property
+    def reference(self) -> float:
+        """Density of τ, by which a mobility other than ν is meant, in units of e^log_scale."""
+        return float(self.problem.reference * np.exp(-self.log_scale))
+
     def source(self) -> float:
         """Mass that noise brings per time, in units of e^log_scale."""
         if self.flow.noise == 0.0:
@@ -154,7 +159,7 @@ class RightHandSide:
         """Mobility, integrals and budgets at the density, the potential and the divergence of e."""
         st, flow = self.stencil, self.flow
         if flow.depth != 2.0:
-            kernels.mobilities(e.density, flow.depth, self.problem.reference, e.mobility)
+            kernels.mobilities(e.density, flow.depth, self.reference, e.mobility)
         kernels.integrals(e.density, e.mobility, e.potential, e.divergence, st.volumes, self.sums)
         mass, first, second, plain, work = np.add.reduce(self.sums[:, :5]).tolist()
         e.smallest, e.lowest = np.minimum.reduce(self.sums[:, 5:]).tolist()

@@ -69,7 +69,7 @@ class RungeKutta(Stepper):
             )  # fmt: skip
         else:
             kernels.mobility_stage(
-                keep, dt, flow.reaction * substep.reaction, flow.depth, self.rhs.problem.reference,
+                keep, dt, flow.reaction * substep.reaction, flow.depth, self.rhs.reference,
                 base.density, at.potential, self.growth, out.density,
             )  # fmt: skip
 
