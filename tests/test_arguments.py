@@ -51,7 +51,7 @@ HANDED = {
     "masses": lambda change: hkflow.PointMeasure(X, Y, change(np.ones(3))),
     "hidden units": lambda change: hkflow.Units(change(X), Y),
     "output weights": lambda change: hkflow.Units(X, change(Y)),
-    "a domain of atoms": lambda change: hkflow.atoms_mesh(change(X)),
+    "a domain of atoms": lambda change: hkflow.atoms_mesh(change(np.eye(3))),
     "a direction": lambda change: moment(change(np.array([0.3, 0.4]))),
     "a teacher": lambda change: hkflow.PopulationRisk(RELU, change(X), Y),
     "a kernel matrix": lambda change: margins.kernel_margin(change(X @ X.T), Y),
@@ -140,6 +140,11 @@ def test_all_that_is_real_numbers_is_taken():
         (
             lambda: hkflow.atoms_mesh([[1.0, 0.0], [np.nan, 1.0]]),
             "Positions must be finite, got [nan  1.] in row 1.",
+        ),
+        (
+            lambda: hkflow.atoms_mesh([[1.0, 0.0], [3.0, 4.0]]),
+            "Positions must be unit vectors, as directions are everywhere, got the length 5 in row"
+            " 1. Divide them by their lengths;",
         ),
         (
             lambda: hkflow.atoms_mesh([]),

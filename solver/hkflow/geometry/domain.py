@@ -14,6 +14,8 @@ from .hypersphere import coarser_hypersphere, finer_hypersphere, hypersphere_mes
 from .mesh import Mesh
 from .sphere import surface_area
 
+ROUNDED = 1e-12  # how far the length of a unit vector may be from 1
+
 
 @dataclass(frozen=True)
 class Meshes:
@@ -171,9 +173,9 @@ def domain_of_mesh(name: str, dim: int) -> Domain | None:
 
 
 def atoms_mesh(positions: ArrayLike) -> Mesh:
-    """A cell of volume one at each of the positions (n, p); weights are densities. The basis
-    vectors make a diagonal network. Raises ValueError for positions that are not finite, and for
-    none."""
+    """A cell of volume one at each of the positions (n, p), unit vectors; weights are densities.
+    The basis vectors make a diagonal network. Raises ValueError for positions that are none, and
+    for no positions at all."""
     positions = np.atleast_2d(real_array(positions, "Positions"))
     if positions.ndim != 2 or not positions.size:
         raise ValueError(
@@ -183,6 +185,13 @@ def atoms_mesh(positions: ArrayLike) -> Mesh:
     if not np.isfinite(positions).all():
         bad = np.flatnonzero(~np.isfinite(positions).all(axis=1))
         raise ValueError(f"Positions must be finite, got {positions[bad[0]]} in row {bad[0]}.")
+    lengths = np.linalg.norm(positions, axis=1)
+    if len(bad := np.flatnonzero(np.abs(lengths - 1.0) > ROUNDED)):
+        raise ValueError(
+            "Positions must be unit vectors, as directions are everywhere, got the length"
+            f" {lengths[bad[0]]:.6g} in row {bad[0]}. Divide them by their lengths; what a longer"
+            " one adds to features belongs to its weight, or to the feature."
+        )
     n, p = positions.shape
     none = np.zeros(0)
     return Mesh(
