@@ -310,9 +310,10 @@ class Objective(Shown):
 
     @cached_property
     def largest_feature(self) -> float:
-        """Bound of |φ(θ, x_i)| for the built-in features, 1 at least for one that is not
-        homogeneous: it scales rounding errors."""
-        largest, degree = np.linalg.norm(self.inputs, axis=1).max(), self._degree
+        """Bound of |φ(θ, x_i)| for the built-in features and data that count, 1 at least for one
+        that is not homogeneous: it scales rounding errors."""
+        sizes, degree = np.linalg.norm(self.inputs, axis=1), self._degree
+        largest = np.maximum.reduce(sizes, where=self.counts, initial=0.0)
         return np.maximum(1.0, largest) if degree is None else largest**degree
 
     @property

@@ -239,6 +239,28 @@ def test_budgets_close_and_predictions_agree_with_particles(mesh, case):
     assert np.abs(solution.predictions - other.predictions).max() <= 0.01
 
 
+def with_row(problem, row, target):
+    """The problem with one more datum, of weight 0."""
+    o = problem.objective
+    data = np.vstack([row, o.inputs]), np.append(target, o.targets), np.append(0.0, o.weights)
+    objective = hkflow.Objective(o.feature, o.risk, *data)
+    return hkflow.Problem(problem.mesh, objective, problem.flow, problem.signs)
+
+
+@pytest.mark.parametrize("mesh", [MESHES["circle"], MESHES["sphere"]], ids=["circle", "sphere"])
+@pytest.mark.parametrize("length", [1.0, 1e9])
+def test_a_datum_without_weight_changes_nothing(mesh, length):
+    """It has no kink that captures, its half of the sphere is as dead as it would be, and it says
+    nothing of the size of rounding errors."""
+    problem = problem_of(mesh, Flow(1.0, 2.0), n=3)
+    row = -length * normalize(problem.objective.inputs.sum(axis=0))
+    alone, beside = (
+        hkflow.solve(one, 2.0) for one in (problem, with_row(problem, row, 30.0 * length))
+    )
+    assert alone.records["captured"][-1] > 0.05
+    np.testing.assert_allclose(beside.predictions[:, 1:], alone.predictions, rtol=0.0, atol=1e-12)
+
+
 def test_all_parts_of_the_measure_are_told():
     """Atoms and density of a save have the mass and the predictions that the run says."""
     solution = hkflow.solve(problem_of(MESHES["sphere"], Flow(1.0, 2.0)), 2.0, [2.0])

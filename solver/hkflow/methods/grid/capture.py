@@ -46,7 +46,8 @@ ROUNDING = 1e-12  # of slopes, relative to the sum of all jumps
 
 def captures(problem: Problem) -> bool:
     """Whether kinks capture mass of a problem: of moving features of data with a kink, as ReLU, and
-    not more data than the mesh can tell apart. Data at 0 have no kink."""
+    not more data than the mesh can tell apart. Data at 0 have no kink, those without weight none
+    that drives anything."""
     objective: Any = problem.objective
     feature, mesh = feature_of_data(objective), problem.mesh
     gathers = problem.flow.moves and objective.entropy == 0.0
@@ -55,8 +56,13 @@ def captures(problem: Problem) -> bool:
     if isinstance(objective, Sum) and not objective.moves_atoms:
         return False
     known = problem.domain.in_space or problem.domain.in_slices
-    with_kink = np.count_nonzero(objective.inputs.any(axis=1))
+    with_kink = np.count_nonzero(_driving_inputs(objective).any(axis=1))
     return bool(known and 0 < with_kink * mesh.width <= MOST_KINKS)
+
+
+def _driving_inputs(objective):
+    """The inputs, (n_data, d+1), with 0 in the place of data without weight."""
+    return np.where(objective.weights[:, None] > 0.0, objective.inputs, 0.0)
 
 
 class Capture:
@@ -75,12 +81,13 @@ class Capture:
         self.energies = objective if isinstance(objective, Sum) else None
         pieces = self.feature.pieces
         assert mesh is not None and pieces is not None
-        self.kinks = Kinks.of(self.feature, objective.inputs)
+        inputs = _driving_inputs(objective)
+        self.kinks = Kinks.of(self.feature, inputs)
         self.signs = np.array(problem.signs, dtype=float)
         self.chords, self.cuts = cut_mesh(mesh, self.kinks.normals)
-        # where x·θ < 0 for all data nothing moves
+        # where x·θ < 0 for all data that drive nothing moves
         vanishes = pieces[0] == 0.0 and self.energies is None
-        self.dead = DeadRegion(mesh, objective.inputs[: len(objective.inputs) * vanishes])
+        self.dead = DeadRegion(mesh, inputs[: len(inputs) * vanishes])
         self.volumes = self.dead.live
         apart = SIDE * self.kinks.normals[self.chords.kink]
         middles = self.chords.middles
