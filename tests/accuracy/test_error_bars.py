@@ -312,6 +312,24 @@ def test_intervals_of_random_noise_are_in_the_bars_of_particles(saves, interval)
         assert bars.bars[name].space[-1] < error < bars[name][-1] < 5.0 * error
 
 
+@pytest.mark.parametrize("name", ["linear", "squared-relu"])
+def test_a_mobility_other_than_that_of_masses_is_judged_by_grids(name):
+    """Particles and characteristics do not know it: bars were those of another flow, or none."""
+    inputs, targets = np.array([[1.0, 0.3], [-0.4, 0.8]]), [0.5, -0.3]
+    o = hkflow.Objective(hkflow.FEATURES[name], hkflow.RISKS["square"], inputs, targets)
+
+    def solved(cells, kind="grid"):
+        mesh, flow = hkflow.circle_mesh(cells), hkflow.Flow(0.0, 9.0, depth=3.0)
+        problem = hkflow.Problem(mesh, o, flow, (1, -1))
+        return hkflow.solve(problem, 1.0, 3, kind=kind, tolerance=1e-4)
+
+    run, truth = solved(64), solved(1024)
+    bars = hkflow.error_bars(run)
+    assert o.rms(run.predictions[-1] - truth.predictions[-1]) <= bars["predictions"][-1] <= 2e-3
+    with pytest.raises(ValueError, match="a mobility of depth 3 is that of a density"):
+        solved(64, "particles")
+
+
 def test_companions_that_are_not_coarser_make_bars_that_do_not_hold(monkeypatch):
     """So the test above can fail."""
 

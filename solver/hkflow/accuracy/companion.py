@@ -98,10 +98,11 @@ def dim_of_errors(problem: Problem) -> int:
 
 def other_method(problem: Problem) -> str:
     """The method that computes the same as a grid in another way; "" where neither characteristics
-    nor particles do. A sum of energies moves particles."""
+    nor particles do, as where the mobility is not ν. A sum of energies moves particles."""
     objective = problem.objective
     data, total = bool(len(objective.inputs)), isinstance(objective, Sum)
-    if not (data or total) or problem.flow.signed or problem.spreads or problem.domain.fixed:
+    apart = problem.flow.depth != 2.0 or problem.spreads or problem.domain.fixed
+    if apart or not (data or total):
         return ""
     if total:
         return "particles"

@@ -62,7 +62,8 @@ class Particles(PointMethod, OdeMethod):
     seed : of the random noise and of Brownian steps
     Cost of one evaluation: particles × data × (d+1).
     Raises ValueError for an unknown name, an initial measure without mass, a set that the signs
-    cannot share, noise on fixed features, or what does not go with entropy.
+    cannot share, noise on fixed features, a depth other than 2 off them, or what does not go with
+    entropy.
     """
 
     varying = ("transport", "reaction")
@@ -110,6 +111,12 @@ class Particles(PointMethod, OdeMethod):
             raise ValueError(
                 "Particles have log weights, which a signed density (depth 1) has not: take the"
                 " grid or a network."
+            )
+        if self.flow.depth != 2.0 and not problem.domain.fixed:
+            raise ValueError(
+                "Particles of a sphere have masses, and a mobility of depth"
+                f" {self.flow.depth:g} is that of a density: take the grid. Fixed features have"
+                " both."
             )
         interval = rules.noise_interval(noise_interval, self.flow.noise)
         check_positive(noise_interval=interval)
