@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 from conftest import order
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 
 import hkflow
 from hkflow.methods.choice import make_method
@@ -75,6 +75,25 @@ def test_residuals_are_those_at_the_end(loss, log_scale, tau, rng):
         assert r == pytest.approx(out, rel=accuracy, abs=accuracy * np.abs(out).max())
     objective.evaluate_risk(h - 1.01 * tau * K @ r, log_scale, out)
     assert tau == 1e-4 or r != pytest.approx(out, rel=1e-6)  # the test can fail
+
+
+@pytest.mark.parametrize("tau", [1e-2, 1e-5, 1e-10])
+def test_residuals_are_found_where_the_smooth_logistic_margin_is_near_zero(tau, rng):
+    """R is a logarithm there, known to rounding of one and not of R."""
+    for _ in range(50):
+        objective, coupling, _, K = a_coupling(rng, "smooth-logistic-margin", 0.0)
+        y, guess, out = objective.targets, np.zeros(6), np.zeros(6)
+        h = 0.5 * rng.normal(size=6)
+
+        def moved(s, h=h, y=y, objective=objective, out=out):
+            return objective.evaluate_risk(h + s * y, 0.0, out)
+
+        h = h + brentq(moved, -9.0, 9.0) * y
+        objective.evaluate_risk(1.1 * h, 0.0, guess)
+        r = coupling.solve(tau, h, guess)
+        assert r is not None
+        objective.evaluate_risk(h - tau * K @ r, 0.0, out)
+        np.testing.assert_allclose(r, out, rtol=1e-9)
 
 
 def with_idle_data(objective):

@@ -263,10 +263,12 @@ class Coupling:
             if np.abs(change).max() <= 1e-12 * np.abs(r).max():
                 return r + change
             slope = tau * (change @ (K @ (r - gradient)))
+            # R is a logarithm, and near 0 known to rounding of one, in units of e^L
+            size = abs(value) + np.abs(gradient) @ np.abs(predictions) + np.exp(-log_scale)
             for halvings in range(40):
                 trial = r + 0.5**halvings * change
                 new, new_gradient = at(trial)
-                if new <= value + 1e-4 * 0.5**halvings * slope + 1e-15 * abs(value):
+                if new <= value + 1e-4 * 0.5**halvings * slope + 1e-15 * size:
                     break
             else:
                 return r if np.abs(change).max() <= 1e-6 * np.abs(r).max() else None
