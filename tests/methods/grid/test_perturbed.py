@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import reference
 from conftest import ROOT, order
+from scipy.integrate import solve_ivp
 from scipy.optimize import minimize, nnls
 
 import hkflow
@@ -370,3 +371,26 @@ def test_the_empty_sheet_stays_empty_and_the_stuck_state_is_an_equilibrium():
     r = s.records
     rate = np.diff(r["objective"][-2:]) / np.diff(r["time"][-2:])
     assert abs(rate[0]) < 1e-4 and r["minimum_potential"][-1] < -0.1
+
+
+@pytest.mark.parametrize("imex", ["explicit", "implicit"])
+def test_noise_that_keeps_the_mass_errs_by_the_tolerance_where_j_stands_still(imex):
+    """By one datum the smooth margin is linear in ν, and J the same at all times: budgets close to
+    rounding, however far the mean of J moves in a step."""
+    mesh, x, beta, sigma = hkflow.circle_mesh(21), np.array([1.0, 0.5]), 4.0, 0.3
+    J, start = mesh.centers @ x, 1.0 + 0.5 * np.cos(np.arange(21.0))
+    start /= start @ mesh.volumes
+    o = hkflow.Objective(hkflow.FEATURES["linear"], hkflow.RISKS["smooth-margin"], x[None], [-1.0])
+    flow = hkflow.Flow(0.0, beta, sigma, drive="probability")
+    problem = hkflow.Problem(mesh, o, flow, (1,), start[None])
+
+    def rate(t, nu):
+        mean = (J * nu) @ mesh.volumes / (nu @ mesh.volumes)
+        return -beta * nu * (J - mean) - sigma * nu + sigma / (2.0 * np.pi)
+
+    exact = solve_ivp(rate, (0.0, 1.0), start, rtol=1e-11, atol=1e-13).y[:, -1] @ (mesh.volumes * J)
+    errors = [
+        abs(hkflow.solve(problem, 1.0, tolerance=tolerance, imex=imex).predictions[-1, 0] - exact)
+        for tolerance in (1e-4, 1e-6)
+    ]
+    assert errors[0] < 1e-4 and errors[1] < 1e-6

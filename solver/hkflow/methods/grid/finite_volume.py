@@ -28,10 +28,11 @@ from .right_hand_side import RightHandSide
 from .state import Evaluation, next_unit, room_for
 from .steppers.choice import STEPPERS
 from .steppers.imex import Imex
+from .steppers.muscl_hancock import MusclHancock
 from .tangent_gram import CellCoupling
 
 TOLERANCE = 1e-4
-SPLITTING = 10.0  # times √tolerance: by how much reaction and noise may act in a step with entropy
+SPLITTING = 10.0  # times √tolerance: by how much reaction and noise may act in a step, where split
 
 
 def best_stepper(
@@ -266,24 +267,35 @@ class FiniteVolume(ImplicitSteps):
         self.state_changed()
 
     def largest_stable_step(self, remaining: float) -> float:
-        """The step that transport and an interaction allow from the accepted state, and with
-        entropy the splitting into transport, reaction and noise, whose error no budget shows.
+        """The step that transport and an interaction allow from the accepted state, and, with
+        entropy or a mass that is kept beside noise, the splitting into transport, reaction and
+        noise, whose error no budget shows.
 
         Nor does it show what steps as long as an interaction allows leave at rest: with a tighter
         tolerance they are shorter, which error bars see. Where J stands still and entropy makes
         drift exact, cells bound no step.
         """
-        longest, flow = self.stepper.largest_stable_step(self.current), self.flow
+        longest = self.stepper.largest_stable_step(self.current)
         if self.drifts_exactly:
             longest = max(longest, self.stepper.frozen.longest_step(self.current.outflow))
         if (answer := self._interaction_rate()) > 0.0:
             shorter = min(1.0, self.tolerance / TOLERANCE) ** (1.0 / self.order)
             longest = min(longest, shorter * self.stability / answer)
-        tau = self.problem.objective.entropy
-        rate = flow.reaction * (self.current.rms_potential + tau) + flow.noise
-        if tau == 0.0 or sum(getattr(flow, name) > 0.0 for name in RATES) < 2:
-            return longest
-        return min(longest, SPLITTING * np.sqrt(self.tolerance) / rate)
+        return min(longest, self._splitting_step())
+
+    def _splitting_step(self):
+        """Up to which the error of splitting is about the tolerance; inf where budgets show it, or
+        where there is none."""
+        flow, e, tau = self.flow, self.current, self.problem.objective.entropy
+        acting = [name for name in RATES if getattr(flow, name) > 0.0]
+        potential, apart = e.rms_potential + tau, tau > 0.0 and len(acting) > 1
+        if tau == 0.0 and flow.keeps_mass and {"reaction", "noise"} <= set(acting):
+            # the mean of J that keeps the mass is one number for all of a step with frozen J
+            apart = isinstance(self.stepper, MusclHancock) or self.imex == "implicit"
+            potential = np.sqrt(max(e.rms_potential**2 - e.shift**2, 0.0))
+        if not apart:
+            return float("inf")
+        return SPLITTING * np.sqrt(self.tolerance) / (flow.reaction * potential + flow.noise)
 
     def _interaction_rate(self):
         """A bound of the rate at which the potential of a sum of energies answers to itself."""
