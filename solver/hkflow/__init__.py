@@ -12,6 +12,9 @@ from .lazy import public
 # Threads that wait must sleep: spinning ones cost milliseconds per kernel as soon as another
 # program wants a core.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# what a batch script sets from a variable that is not set; Numba would print a traceback
+if os.environ.get("NUMBA_NUM_THREADS") == "":
+    del os.environ["NUMBA_NUM_THREADS"]
 
 _load, __dir__, __all__ = public(__name__, __file__)
 if find_spec("sklearn") is None:  # `from hkflow import *` takes what can be had

@@ -287,7 +287,7 @@ def test_a_report_outlives_a_folder_that_cannot_be_written(tmp_path):
     assert "F₁ max-margin in [" in result.stdout and isinstance(
         result.exception, hkflow.errors.RunFolderError
     )
-    assert "margin.json cannot be written there" in str(result.exception)
+    assert "margin.json: the values cannot be written (" in str(result.exception)
 
 
 @pytest.mark.parametrize(

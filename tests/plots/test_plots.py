@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 from legible import SKETCHED, drawn_texts, legible, sketches
+from matplotlib.animation import FFMpegWriter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -673,8 +674,13 @@ def test_films_are_whole_or_not_there(runs, tmp_path, monkeypatch):
         hkflow.RunFolderError, match="unknown film format '.avi'. Choose from: .mp4, .gif"
     ):
         plots.animate("polar", run, tmp_path / "film.avi")
-    with pytest.raises(hkflow.RunFolderError, match="cannot be written"):
-        plots.animate("polar", run, tmp_path / "none" / "film.gif")
+    for suffix in (".gif", ".mp4"):
+        with pytest.raises(hkflow.RunFolderError, match="the film cannot be written .No such file"):
+            plots.animate("polar", run, tmp_path / "none" / f"film{suffix}")
+    with monkeypatch.context() as patch:
+        patch.setattr(FFMpegWriter, "output_args", ["/dev/full"], raising=False)
+        with pytest.raises(hkflow.RunFolderError, match=r"ffmpeg\S* ended with code"):
+            plots.animate("polar", run, tmp_path / "film.mp4")
 
     def stop(done, count):
         raise KeyboardInterrupt

@@ -1,5 +1,9 @@
 """Run folders that are met while or after another process, or a kill, has been there."""
 
+import errno
+import os
+import socket
+
 import pytest
 from test_run_folder import CASE
 
@@ -113,3 +117,25 @@ def test_what_another_run_claimed_and_has_not_begun_is_not_moved_aside(tmp_path)
             (folder / name).touch()
         assert (run_folder.claim_folder(folder, force=True) is not None) == moved
         assert (folder / "snap").is_dir()
+
+
+@pytest.mark.filterwarnings("ignore:flock not supported")
+def test_where_a_disk_has_no_locks_a_file_stands_for_one_and_names_its_process(
+    case, tmp_path, monkeypatch
+):
+    def flock(number, how):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    run, refused = hkflow.run(case, tmp_path / "run"), []
+
+    def meets(state):
+        with pytest.raises(hkflow.RunFolderError, match="another process is writing") as error:
+            hkflow.pack(tmp_path / "run")
+        refused.append(str(error.value))
+
+    hkflow.run(case, tmp_path / "run", force=True, observers=[meets])
+    named = f"It is process {os.getpid()} of {socket.gethostname()}; if that is no more, delete"
+    assert f"{named} {tmp_path / 'run' / '.lock'}." in refused[0]
+    assert run.path == tmp_path / "run.1"
+    assert not any((tmp_path / name / ".lock").exists() for name in ("run", "run.1"))

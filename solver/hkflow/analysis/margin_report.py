@@ -15,8 +15,8 @@ from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_marg
 from ..certificates.margin import MaxMargin, Watch
 from ..certificates.search import is_searchable
 from ..certificates.tangent_kernel import tangent_max_margin
-from ..errors import CaseError, HkflowError, RunFolderError
-from ..files.writing import write_json
+from ..errors import CaseError, HkflowError
+from ..files.writing import for_user, write_json
 from ..measures.point_measure import Units
 from ..problem.problem import Problem
 from ..running.check import build_case, read_case
@@ -184,13 +184,9 @@ class MarginReport:
                 self.enclosed and [end if np.isfinite(end) else None for end in self.enclosed]
             ),
         } | {name: [one.machine.lower, one.machine.upper] for name, one in machines.items()}
-        try:
+        with for_user(folder / "margin.json", "values"):
             folder.mkdir(parents=True, exist_ok=True)
             write_json(folder / "margin.json", content)
-        except OSError as error:
-            raise RunFolderError(
-                f"{folder}: margin.json cannot be written there ({error.strerror})."
-            ) from error
         return folder / "margin.json"
 
 

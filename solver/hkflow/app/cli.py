@@ -4,6 +4,7 @@ Solver modules are imported inside the commands, once a case is known to be righ
 refusals are quick.
 """
 
+import errno
 import gc
 import json
 import os
@@ -11,6 +12,7 @@ import signal
 import sys
 import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +52,7 @@ def main() -> None:
     gc.set_threshold(100_000, 5, 50)
     warnings.formatwarning = lambda message, *_, **__: f"{message}\n"
     try:
+        _check_threads()
         with _one_voice():
             app()
     except HkflowError as error:
@@ -57,8 +60,10 @@ def main() -> None:
             typer.echo(str(error), err=True)
         sys.exit(2)
     except OSError as error:
+        # only the current folder is not there without a name
+        nameless = "The current folder" if error.errno == errno.ENOENT else "A file"
         typer.echo(
-            f"{error.filename or 'A file'}: the system refuses it ({error.strerror or error}).",
+            f"{error.filename or nameless}: the system refuses it ({error.strerror or error}).",
             err=True,
         )
         sys.exit(1)
@@ -79,6 +84,17 @@ def _mend_streams():
             setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
         if hasattr(getattr(sys, name), "reconfigure"):
             getattr(sys, name).reconfigure(errors="backslashreplace")
+
+
+def _check_threads():
+    """Raise CaseError unless Numba, which would end with a traceback, can read how many threads it
+    has."""
+    number = os.environ.get("NUMBA_NUM_THREADS", "1")
+    if not (number.isdecimal() and int(number)):
+        raise CaseError(
+            f"NUMBA_NUM_THREADS: wanted a number of threads, at least 1, got '{number}'. Set it, or"
+            " unset it to use all cores."
+        )
 
 
 @contextmanager
@@ -371,9 +387,9 @@ def errors(
 
     run = load(path)
     bars = as_wanted(run, error_bars(run, "own" if own else "all", quiet))
-    keep(run, bars)
-    if not quiet:
+    if not quiet:  # also those of a run that is not the user's to write
         typer.echo(str(bars))
+    keep(run, bars)
 
 
 @app.command()
@@ -394,6 +410,7 @@ def predict(
     one."""
     import numpy as np
 
+    from ..files.writing import for_user, write_text
     from ..running.progress import doing
     from ..store.predictions import predicted, read_rows, write_table
     from ..store.run import load
@@ -409,8 +426,10 @@ def predict(
     if output is None:
         write_table(made, sys.stdout)
     else:
-        with open(output, "w", newline="", encoding="utf-8") as stream:
-            write_table(made, stream)
+        text = StringIO()
+        write_table(made, text)
+        with for_user(output, "table"):
+            write_text(output, text.getvalue())
         typer.echo(f"predictions:      {output}")
 
 
@@ -494,10 +513,12 @@ def compare(
     from ..plots.figures import style as styled
 
     comparison = compare_runs(a, b, quiet)
+    if not quiet:
+        typer.echo(f"{comparison}\n")
     with styled(style):
         picture = save_comparison(comparison, output)
     if not quiet:
-        typer.echo(f"{comparison}\n\npicture:          {picture}")
+        typer.echo(f"picture:          {picture}")
 
 
 @app.command()

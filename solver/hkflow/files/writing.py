@@ -4,7 +4,8 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -56,12 +57,24 @@ def write_text(path: Path, text: str) -> None:
 def write_page(path: Path, text: str, what: str) -> Path:
     """Write a page of HTML, whole, with the folders that lead to it; returns its path. Raises
     RunFolderError, which calls it `what`, if it cannot be written."""
-    try:
+    with for_user(path, what):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
-    except OSError as error:
-        raise RunFolderError(f"{path}: the {what} cannot be written ({error.strerror}).") from error
     return path
+
+
+@contextmanager
+def for_user(path: Path, what: str) -> Iterator[None]:
+    """Around the writing of what a user asked for: what the system says becomes a RunFolderError,
+    which calls it `what`."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error
+        raise RunFolderError(
+            f"{path}: the {what} cannot be written ({reason}). Choose another place for it;"
+            " commands have --output."
+        ) from error
 
 
 def write_hdf5(

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +12,7 @@ from matplotlib.animation import FFMpegWriter, PillowWriter
 from matplotlib.figure import Figure
 
 from ..errors import CaseError, RunFolderError
+from ..files.writing import for_user
 from ..solving.result import ResultLike
 from ..studies.study import StudyResult
 from .figures import for_journal, style
@@ -90,21 +92,23 @@ def ffmpeg() -> str | None:
 def _write(writer, figure, path, count, paint, watch):
     """Every save as a picture, the last for a second longer, into a file that is renamed when it is
     complete."""
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    temporary = path.with_name(f".{path.stem[:50]}.{os.getpid()}.tmp{path.suffix}")
     pause = max(1, round(writer.fps))
-    try:
-        with writer.saving(figure, temporary, DOTS):
-            for k in range(count):
-                figure.clear()
-                paint(k)
-                for _ in range(1 if k < count - 1 else pause):
-                    writer.grab_frame()
-                if watch:
-                    watch(k + 1, count)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise RunFolderError(
-            f"{path}: the film cannot be written ({error.strerror or error})."
-        ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with for_user(path, "film"):
+        temporary.touch()  # refused before anything is drawn, and in the words of the system
+        try:
+            with writer.saving(figure, temporary, DOTS):
+                for k in range(count):
+                    figure.clear()
+                    paint(k)
+                    for _ in range(1 if k < count - 1 else pause):
+                        writer.grab_frame()
+                    if watch:
+                        watch(k + 1, count)
+            os.replace(temporary, path)
+        except subprocess.CalledProcessError as error:  # ffmpeg's, as of a disk that fills up
+            raise OSError(
+                f"{Path(error.cmd[0]).name} ended with code {error.returncode}"
+            ) from error
+        finally:
+            temporary.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 
 from ..errors import CaseError, RunFolderError, unknown_name
-from ..files.writing import write_whole
+from ..files.writing import for_user, write_whole
 
 AnyFigure = Figure | SubFigure
 Saves = Sequence[int] | None  # that have axes and colours in common with the one drawn
@@ -159,15 +159,11 @@ def write_figure(
             write = FigureCanvasAgg(figure).print_png
         else:
             write = partial(figure.savefig, format=path.suffix[1:])
-        try:
+        with for_user(path, "picture"):
             if tex:  # which puts images beside the file, named after it
                 write(path)
             else:
                 write_whole(path, write)
-        except OSError as error:
-            raise RunFolderError(
-                f"{path}: the picture cannot be written ({error.strerror})."
-            ) from error
     return path
 
 

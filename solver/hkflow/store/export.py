@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..errors import CaseError, RunFolderError, unknown_name
 from ..files.userfiles import named
-from ..files.writing import write_whole
+from ..files.writing import for_user, write_whole
 from ..solving.result import ResultLike
 from .dataset import check_xarray, write_netcdf
 from .run import loaded
@@ -61,10 +61,6 @@ def export(run: ResultLike, *formats: str, output: str | Path | None = None) -> 
         FORMATS[name][0](run)
     folder = named(output or run.folder)
     stem = folder / run.stem
-    try:
+    with for_user(folder, "export"):
         folder.mkdir(parents=True, exist_ok=True)
         return [path for name in formats for path in FORMATS[name][1](stem, run)]
-    except OSError as error:
-        raise RunFolderError(
-            f"{folder}: the export cannot be written ({error.strerror or error})."
-        ) from error

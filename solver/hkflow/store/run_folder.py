@@ -26,7 +26,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from io import BytesIO
 from pathlib import Path
@@ -150,6 +150,7 @@ def claim_folder(folder: str | Path, force: bool) -> Path | None:
             aside = _free(whole)
             with lock(whole):
                 whole.rename(aside)
+                (aside / ".lock").unlink(missing_ok=True)  # which may name this process
         (whole / "snap").mkdir(parents=True, exist_ok=True)
         sync_names(whole.parent)
     except OSError as error:
@@ -182,7 +183,8 @@ def lock(folder: Path) -> BaseFileLock:
         held.acquire(timeout=0)
     except Timeout:
         raise RunFolderError(
-            f"{folder}: another process is writing here; wait for it or stop it first."
+            f"{folder}: another process is writing here; wait for it or stop it"
+            f" first{_mark_of(held)}."
         ) from None
     except OSError as error:
         raise RunFolderError(
@@ -190,6 +192,17 @@ def lock(folder: Path) -> BaseFileLock:
             " folder that can be written, on a disk with locks."
         ) from error
     return held
+
+
+def _mark_of(held):
+    """The remedy that is left where a disk has no locks and a file stands for one: it outlives a
+    machine that fails. Nothing on other disks."""
+    number, path = getattr(held, "pid", None), Path(held.lock_file)
+    with suppress(OSError, ValueError):  # it has just been given back
+        if number is not None:
+            _, machine, *_ = path.read_text().split()
+            return f". It is process {number} of {machine}; if that is no more, delete {path}"
+    return ""
 
 
 def refuse_taken(folder: Path) -> None:

@@ -1,0 +1,96 @@
+"""What commands say of places that the system refuses: a folder that is someone else's, a current
+folder that was deleted."""
+
+import errno
+import os
+
+import pytest
+from commands import hk, hk_alone
+from test_run_folder import CASE
+
+import hkflow
+from hkflow.files import writing
+
+
+@pytest.fixture
+def read_only(tmp_path, monkeypatch):
+    """Two runs in folders that nothing can be written to."""
+    case = tmp_path / "small.toml"
+    case.write_text(CASE)
+    for name in ("a", "b"):
+        hkflow.run(case, tmp_path / name)
+
+    def refuse(path, *_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr("hkflow.plots.figures.write_whole", refuse)
+    monkeypatch.setattr("hkflow.store.export.write_whole", refuse)
+    monkeypatch.setattr("hkflow.store.run_folder.FileLock.acquire", refuse)
+    monkeypatch.setattr(writing, "write_whole", refuse)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "words, what",
+    [
+        ("plot a", "picture"),
+        ("view a", "page"),
+        ("export a --netcdf", "export"),
+        ("margin --from a", "values"),
+        ("predict a rows.csv --output a/table.csv", "table"),
+    ],
+)
+def test_what_cannot_be_written_is_said_with_the_remedy(read_only, monkeypatch, words, what):
+    monkeypatch.chdir(read_only)
+    (read_only / "rows.csv").write_text("x\n0.5\n")
+    _, err = hk(*words.split(), code=2)
+    assert f"the {what} cannot be written (Permission denied)" in err and "--output" in err
+
+
+def test_what_took_the_time_is_said_before_it_is_kept(read_only):
+    out, err = hk("errors", read_only / "a", "--own", code=2)
+    assert out.startswith("Errors are not estimated") and "cannot be locked" in err
+    out, err = hk("compare", read_only / "a", read_only / "b", code=2)
+    assert "GHK" in out and "cannot be written" in err
+
+
+def test_a_current_folder_that_is_gone_is_called_so(tmp_path, monkeypatch):
+    case, gone = tmp_path / "small.toml", tmp_path / "gone"
+    case.write_text(CASE)
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    _, err = hk("run", case, code=1)
+    assert err == "The current folder: the system refuses it (No such file or directory).\n"
+
+
+def test_an_older_table_of_predictions_outlives_a_disk_without_room(tmp_path, monkeypatch):
+    case, rows, table = (tmp_path / name for name in ("small.toml", "rows.csv", "table.csv"))
+    case.write_text(CASE)
+    rows.write_text("x\n0.5\n")
+    run = hkflow.run(case, tmp_path / "run")
+    hk("predict", run.path, rows, "--output", table)
+    before = table.read_bytes()
+
+    def refuse(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(writing, "sync", refuse)
+    _, err = hk("predict", run.path, rows, "--output", table, code=2)
+    assert "table.csv: the table cannot be written (No space left" in err
+    assert before.startswith(b"line,prediction") and table.read_bytes() == before
+
+
+@pytest.mark.parametrize("threads", ["0", "-1", "two", "1.5"])
+def test_a_number_of_threads_that_is_none_is_refused(monkeypatch, threads):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", threads)
+    _, err = hk_alone("info", "run", code=2)
+    assert err.startswith("NUMBA_NUM_THREADS: wanted a number of threads, at least 1, got '")
+    assert threads in err and err.count("\n") == 1
+
+
+def test_an_empty_number_of_threads_is_none_that_is_given(monkeypatch):
+    """As a batch script has it of a variable of the scheduler that is not set."""
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "")
+    _, err = hk_alone("info", "none", code=2)
+    assert err == "none: no run here. Wanted a run folder or a results.h5.\n"
