@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine, make_blobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score, train_test_split
@@ -135,6 +136,19 @@ def test_tools_of_scikit_learn_take_them():
     assert fitted.score(test, wanted) > 0.95
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.decision_function(test), fitted.decision_function(test))
+
+
+def test_the_order_of_inputs_in_memory_changes_no_bit(rng):
+    """Frames of pandas come with their columns one after another."""
+    X = rng.normal(size=(60, 3))
+    y = X[:, 0] * X[:, 1]
+    for model, targets in (
+        (WideNetworkRegressor(time=2.0, particles=20), y),
+        (WideNetworkClassifier(time=2.0, particles=20), y > 0.0),
+    ):
+        columns, rows = (clone(model).fit(x, targets) for x in (np.asfortranarray(X), X))
+        np.testing.assert_array_equal(rows.scaler_.mean_, columns.scaler_.mean_)
+        np.testing.assert_array_equal(rows.predict(X), columns.predict(np.asfortranarray(X)))
 
 
 @pytest.mark.parametrize(

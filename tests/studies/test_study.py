@@ -149,6 +149,8 @@ def test_its_runs_do_what_is_asked_of_members_alone(refined):
     asked = load_case(CASE).case.error.companions
     found = {hkflow.load(outcome.folder).case.error.companions for outcome in refined.outcomes}
     assert found == {"none"} and asked != "none"
+    there = {path.name for path in (refined.folder / "runs").glob("[!.]*")}  # as a shell has runs/*
+    assert there == {outcome.folder.name for outcome in refined.outcomes}
 
 
 def test_the_folder_holds_tables_and_a_figure(refined):

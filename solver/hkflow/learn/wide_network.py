@@ -62,7 +62,7 @@ class WideNetwork(BaseEstimator):
     def _prepared(self, X: ArrayLike) -> Floats:
         """Inputs of which each column has mean 0 and variance 1 on the data of `fit`."""
         check_is_fitted(self, "scaler_")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
         return self.scaler_.transform(_bounded(X, "Inputs"))
 
     def _counted(self, X, y, sample_weight):
@@ -177,7 +177,7 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on inputs X (n, d) and labels y (n,), numbers or strings; sample_weight (n,) ≥ 0:
         how much each counts, alike if not given."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
         X, y, weights = self._counted(X, y, sample_weight)
         check_choice("loss", self.loss, LOSSES)
@@ -273,7 +273,7 @@ class WideNetworkRegressor(RegressorMixin, WideNetwork):
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on inputs X (n, d) and targets y (n,); sample_weight (n,) ≥ 0: how much each
         counts, alike if not given."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C", y_numeric=True)
         X, y, weights = self._counted(X, y, sample_weight)
         y = _bounded(np.asarray(y, dtype=np.float64), "Targets")[:, None]
         self.scaler_ = StandardScaler().fit(X, sample_weight=weights)

@@ -184,7 +184,7 @@ def lock(folder: Path) -> BaseFileLock:
     except Timeout:
         raise RunFolderError(
             f"{folder}: another process is writing here; wait for it or stop it"
-            f" first{_mark_of(held)}."
+            f" first{left_behind(held)}."
         ) from None
     except OSError as error:
         raise RunFolderError(
@@ -194,7 +194,7 @@ def lock(folder: Path) -> BaseFileLock:
     return held
 
 
-def _mark_of(held):
+def left_behind(held: BaseFileLock) -> str:
     """The remedy that is left where a disk has no locks and a file stands for one: it outlives a
     machine that fails. Nothing on other disks."""
     number, path = getattr(held, "pid", None), Path(held.lock_file)

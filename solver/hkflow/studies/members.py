@@ -39,7 +39,7 @@ from ..solving.observer import Observer
 from ..solving.registry import record_of
 from ..solving.result import versions
 from ..solving.state import LoopState
-from ..store.run_folder import snapshot_paths
+from ..store.run_folder import left_behind, snapshot_paths
 
 PATIENCE = 60.0  # seconds in which a process of a study that was killed will have noticed
 GRACE = 30.0  # of these, in which it ends its run in order
@@ -110,7 +110,9 @@ def compute(folder: Path, file: CaseFile, threads: int, study: str = "") -> tupl
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with computing, FileLock(f"{folder}.lock", timeout=PATIENCE):
+        # hidden, so that runs/* are runs
+        held = FileLock(folder.with_name(f".{folder.name}.lock"), timeout=PATIENCE)
+        with computing, held:
             if any((folder / "snap").glob("*.h5")):
                 made = resume(folder, observers=(Stopping(study),))
             else:
@@ -121,7 +123,7 @@ def compute(folder: Path, file: CaseFile, threads: int, study: str = "") -> tupl
     except KeyboardInterrupt:  # before its steps or after them
         return False, "Interrupted with its study"
     except Timeout:
-        return False, "Failed: another process is computing it."
+        return False, f"Failed: another process is computing it{left_behind(held)}."
     except EXPECTED as error:
         return False, f"Failed: {str(error) or type(error).__name__}"
     except Exception as error:  # one wrong run must not end the others
