@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine, make_blobs
 from sklearn.exceptions import ConvergenceWarning
@@ -136,6 +137,17 @@ def test_tools_of_scikit_learn_take_them():
     assert fitted.score(test, wanted) > 0.95
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.decision_function(test), fitted.decision_function(test))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_transformers_may_make_frames(kind):
+    """As sklearn.set_config has it for a whole session."""
+    X, y = blobs(classes=2)
+    for model in (WideNetworkRegressor(time=1.0, particles=20), WideNetworkClassifier(**QUICK)):
+        wanted = clone(model).fit(X, y).predict(X)
+        with config_context(transform_output=kind):
+            found = clone(model).fit(X, y).predict(X)
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_the_order_of_inputs_in_memory_changes_no_bit(rng):
