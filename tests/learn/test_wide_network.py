@@ -290,6 +290,21 @@ def test_numbers_whose_squares_are_none_are_told(beyond):
         WideNetworkRegressor(**QUICK).fit(X, beyond * y)
 
 
+def test_columns_whose_squares_are_zero_are_told():
+    """One passed for constant, and targets came back as rounding; smaller rows are none."""
+    X, y = blobs(classes=2)
+    narrow = X * [1.0, 1e-165]
+    for made in (WideNetworkClassifier(**QUICK), WideNetworkRegressor(**QUICK)):
+        with pytest.raises(ValueError, match=r"Inputs must reach 1e-150.*e-16\d\. Mul"):
+            made.fit(narrow, y)
+        assert np.isfinite(made.fit(X * [1.0, 0.0], y).predict(1e-165 * X)).all()
+    with pytest.raises(ValueError, match="Targets must reach 1e-150"):
+        WideNetworkRegressor(**QUICK).fit(X, 1e-165 * y)
+    model = WideNetworkRegressor(time=1.0, particles=20)
+    small, wanted = X * [1.0, 1e-140], clone(model).fit(X, y).predict(X)
+    np.testing.assert_allclose(clone(model).fit(small, y).predict(small), wanted, rtol=1e-12)
+
+
 def test_noise_makes_particles_up_to_ten_times_as_many():
     """It made 1000 every 0.05: two millions to the default time. The grid is an independent
     answer."""

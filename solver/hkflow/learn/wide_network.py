@@ -67,7 +67,7 @@ class WideNetwork(BaseEstimator):
 
     def _counted(self, X, y, sample_weight):
         """Data that count, and their weights, which sum to 1; None if all count alike."""
-        _bounded(X, "Inputs")
+        _of_fit(X, "Inputs")
         if sample_weight is None:
             return X, y, None
         weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -275,7 +275,7 @@ class WideNetworkRegressor(RegressorMixin, WideNetwork):
         counts, alike if not given."""
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", y_numeric=True)
         X, y, weights = self._counted(X, y, sample_weight)
-        y = _bounded(np.asarray(y, dtype=np.float64), "Targets")[:, None]
+        y = _of_fit(np.asarray(y, dtype=np.float64), "Targets")[:, None]
         self.scaler_ = _scaler().fit(X, sample_weight=weights)
         self._target = _scaler().fit(y, sample_weight=weights)
         targets = self._target.transform(y)[:, 0]
@@ -300,6 +300,18 @@ def _bounded(values, what):
         raise ValueError(
             f"{what} must be numbers up to {LARGEST:g}, whose squares are numbers, got {largest:g}."
             " Divide them, or leave such rows out."
+        )
+    return values
+
+
+def _of_fit(values, what):
+    """The values, as `_bounded`. Raises ValueError too if all squares of a column are 0 or inexact:
+    it would pass for constant."""
+    largest = np.abs(_bounded(values, what)).max(axis=0)
+    if np.any(tiny := (largest > 0.0) & (largest < 1.0 / LARGEST)):
+        raise ValueError(
+            f"{what} must reach {1.0 / LARGEST:g}, whose square is a number, or be 0 in a whole"
+            f" column, got {np.min(largest, where=tiny, initial=1.0):g}. Multiply them."
         )
     return values
 
