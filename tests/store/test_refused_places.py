@@ -54,6 +54,27 @@ def test_what_took_the_time_is_said_before_it_is_kept(read_only):
     assert "GHK" in out and "cannot be written" in err
 
 
+def test_what_cannot_be_read_is_not_said_to_be_damaged(tmp_path, monkeypatch):
+    case = tmp_path / "small.toml"
+    case.write_text(CASE)
+    run = hkflow.run(case, tmp_path / "run")
+
+    def refuse(path, *_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hkflow.store.contents.read_text", refuse)
+        _, err = hk("info", run.path, code=2)
+    assert (
+        err
+        == f"{run.path / 'run.json'}: cannot be read (Permission denied); make it readable"
+        + (" and try again.\n")
+    )
+    monkeypatch.setattr("hkflow.plots.kinds.load", refuse)
+    _, err = hk("plot", run.path, code=2)
+    assert err == f"{run.path}: the system refuses it (Permission denied).\n"
+
+
 def test_a_current_folder_that_is_gone_is_called_so(tmp_path, monkeypatch):
     case, gone = tmp_path / "small.toml", tmp_path / "gone"
     case.write_text(CASE)

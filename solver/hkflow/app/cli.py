@@ -66,7 +66,7 @@ def main() -> None:
             f"{error.filename or nameless}: the system refuses it ({error.strerror or error}).",
             err=True,
         )
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, PermissionError) else 1)
     finally:
         # at its end Python would look for garbage in all that is loaded, a quarter of a second long
         gc.freeze()

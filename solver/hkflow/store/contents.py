@@ -313,9 +313,14 @@ def read_json(path: Path) -> dict:
 
 @contextmanager
 def reading(path: Path, remedy: str = "") -> Iterator[None]:
-    """Turn whatever a damaged file makes libraries say into a RunFolderError that names it."""
+    """Turn whatever a damaged file, or one of someone else's, makes libraries say into a
+    RunFolderError that names it."""
     try:
         yield
+    except PermissionError as error:
+        raise RunFolderError(
+            f"{path}: cannot be read ({error.strerror}); make it readable and try again."
+        ) from error
     except DAMAGE as error:
         reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
         raise RunFolderError(f"{path}: damaged ({reason}){remedy}.") from error
