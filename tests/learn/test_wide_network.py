@@ -177,6 +177,7 @@ def test_the_order_of_inputs_in_memory_changes_no_bit(rng):
         ({"class_weight": {0: -1.0}}, "Weights of classes must be at least 0"),
         ({"class_weight": {0: 0.0, 1: 0.0, 2: 0.0}}, "not all 0, got"),
         ({"particles": 41}, "particles must be even"),
+        ({"bias": "no"}, "bias must be True or False, got 'no'"),
         ({"time": 0.0}, "time must be"),
     ],
 )

@@ -12,9 +12,9 @@ from .circle import circle_mesh
 from .geodesic import coarser_geodesic, finer_geodesic, geodesic_mesh_of
 from .hypersphere import coarser_hypersphere, finer_hypersphere, hypersphere_mesh_of
 from .mesh import Mesh
-from .sphere import surface_area
+from .sphere import directions, surface_area
 
-ROUNDED = 1e-12  # how far the length of a unit vector may be from 1
+ROUNDED = 1e-6  # how far the length of a unit vector may be from 1, as in single precision
 
 
 @dataclass(frozen=True)
@@ -173,9 +173,9 @@ def domain_of_mesh(name: str, dim: int) -> Domain | None:
 
 
 def atoms_mesh(positions: ArrayLike) -> Mesh:
-    """A cell of volume one at each of the positions (n, p), unit vectors; weights are densities.
-    The basis vectors make a diagonal network. Raises ValueError for positions that are none, and
-    for no positions at all."""
+    """A cell of volume one at each of the positions (n, p), unit vectors, whose rounding is mended
+    here; weights are densities. The basis vectors make a diagonal network. Raises ValueError for
+    positions that are none, and for no positions at all."""
     positions = np.atleast_2d(real_array(positions, "Positions"))
     if positions.ndim != 2 or not positions.size:
         raise ValueError(
@@ -196,7 +196,7 @@ def atoms_mesh(positions: ArrayLike) -> Mesh:
     none = np.zeros(0)
     return Mesh(
         name="atoms",
-        centers=positions,
+        centers=directions(positions),
         volumes=np.ones(n),
         faces=np.zeros((0, 2), dtype=np.int32),
         face_areas=none,

@@ -21,6 +21,14 @@ def normalize(x: Floats) -> Floats:
     return x / np.sqrt(by_rows(np.add, x * x))[..., None]
 
 
+def directions(x: Floats) -> Floats:
+    """x / |x| along the last axis of x (n, p); unit vectors stay the same to the bit, as those that
+    are read from a file again."""
+    unit = normalize(x)
+    close = np.abs(unit - x) <= np.finfo(float).eps
+    return np.where(by_rows(np.logical_and, close)[:, None], x, unit)
+
+
 def by_rows(combine: np.ufunc, x: Floats) -> Floats:
     """combine.reduce along the last axis of x (…, p), one coordinate of all points after the other
     where p is small: row by row, NumPy takes up to ten times as long, for the same bits."""

@@ -94,6 +94,8 @@ class WideNetwork(BaseEstimator):
         """The problem that starts from evenly spread particles; both output signs carry half of
         the mass 1, so that the first prediction is 0."""
         check_positive(time=self.time)
+        if self.bias not in (True, False):
+            raise ValueError(f"bias must be True or False, got {self.bias!r}.")
         feature, count = self._feature(outputs), whole_number(self.particles, "particles", 2)
         inputs = with_bias(inputs) if self.bias else inputs
         objective = Objective(feature, risk, inputs, targets, weights, self.weight_decay)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..arguments import Floats, Integers, real_array
 from ..geometry.mesh import Mesh, half_faces, simplices
-from ..geometry.sphere import by_rows, normalize
+from ..geometry.sphere import by_rows, directions
 from ..shown import Shown, counted
 
 SAME_SIZE = 1e-9  # of input and output weights of a balanced unit
@@ -58,12 +58,8 @@ class PointMeasure(Shown):
             raise ValueError("Positions must be finite and not zero.")
         if not (np.isfinite(weights).all() and (weights >= 0.0).all()):
             raise ValueError("Weights must be finite and at least 0.")
-        unit = normalize(positions)
-        # read from a file again, positions are the same to the bit
-        close = np.abs(unit - positions) <= np.finfo(float).eps
-        same = by_rows(np.logical_and, close)[:, None]
         for name, value in (
-            ("positions", np.where(same, positions, unit)),
+            ("positions", directions(positions)),
             ("signs", signs),
             ("weights", weights),
         ):

@@ -248,3 +248,12 @@ def test_masses_that_explode_end_the_run_there():
     found = of_one_datum(3.0, 1.0, 2.0)
     assert not found.finished
     np.testing.assert_allclose(found.records["time"][-1], first, rtol=1e-6)
+
+
+def test_rounding_of_unit_vectors_is_mended():
+    """Those of single precision are unit vectors to 1e-7; those of double stay as they are."""
+    double = hkflow.quasi_uniform(7, 2)
+    assert np.array_equal(hkflow.atoms_mesh(double).centers, double)
+    single = hkflow.atoms_mesh(double.astype(np.float32)).centers
+    assert np.abs(np.linalg.norm(single, axis=1) - 1.0).max() < 1e-15
+    np.testing.assert_allclose(single, double, atol=1e-7)
