@@ -1,5 +1,8 @@
 """Sums over smooth functions of θ·x by harmonics, against those over all pairs."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -151,6 +154,25 @@ def test_harmonics_are_orthonormal_and_their_values_those_of_the_sums(rng):
     harmonics, masses, h = Harmonics(other, 10), rng.normal(size=300), np.zeros(121)
     harmonics.forward(masses, h)
     assert np.abs(h - harmonics.values(other) @ masses).max() < 1e-12
+
+
+FIRST_OR_LATER = """
+import hashlib, numpy as np
+from hkflow.operators.harmonics import Harmonics
+points = np.random.default_rng(0).normal(size=(300, 3))
+harmonics, out = Harmonics(points / np.linalg.norm(points, axis=1)[:, None], 20), np.zeros(300)
+harmonics.adjoint(1.0 / (1.0 + np.arange(441)), out)
+print(hashlib.sha256(out).hexdigest())
+"""
+
+
+def test_a_process_that_compiles_has_the_bits_of_later_ones(tmp_path):
+    """Numba linked it to the sum over a block as that was compiled alone, later ones to a copy
+    within the loop over blocks, whose products were fused with other sums."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    words = [sys.executable, "-c", FIRST_OR_LATER]
+    said = [subprocess.check_output(words, env=environment) for _ in range(2)]
+    assert said[0] == said[1] and any(tmp_path.rglob("*.nbc"))
 
 
 def test_harmonics_are_taken_where_they_pay(rng):

@@ -238,7 +238,8 @@ def add_moments(points, weights, tops, diagonal, up, down, s, out):
             )
 
 
-@njit(cache=True, fastmath={"contract"})
+# inlined: a process that compiles would call this one, and a later one a copy with other rounding
+@njit(cache=True, fastmath={"contract"}, forceinline=True)
 def evaluate_block(points, r, tops, diagonal, up, down, s, out):
     """J of one block; points (3 WIDTH,), r (n_harmonics,), s (6 WIDTH,), out (n,)."""
     n, k = len(out), 0
