@@ -31,7 +31,20 @@ from hkflow.running import ahead, beside
 from hkflow.running import run as running
 from hkflow.running.beside import SecondProcess, second_process
 from hkflow.running.check import check
+from hkflow.running.compilation import Compilation
 from hkflow.running.run import certified
+from hkflow.running.stages import (
+    BOUND,
+    HELD,
+    IMPLICIT,
+    MAX_MARGIN,
+    PICTURE,
+    PREDICTIONS,
+    SLIDING,
+    STEP,
+    compile_stage,
+    order_for,
+)
 from hkflow.store.run_folder import snapshot_paths
 
 CASE = ROOT / "cases" / "quickstart" / "rings.toml"
@@ -110,12 +123,12 @@ def asked(made, task, folder, *arguments, seconds=0.0):
 
 def by_stages(called, problem, last=None):
     """The types with which the stages call kernels; the last stage within a context, if given."""
-    name, axes, stages = ahead.order_for(problem, "characteristics")
-    assert stages == [ahead.STEP, ahead.MAX_MARGIN, ahead.PICTURE, ahead.PREDICTIONS]
-    for stage in (*stages[:-1], ahead.SLIDING, ahead.HELD, ahead.IMPLICIT, ahead.BOUND):
-        ahead.compile_stage(stage, name, axes)
+    name, axes, stages = order_for(problem, "characteristics")
+    assert stages == [STEP, MAX_MARGIN, PICTURE, PREDICTIONS]
+    for stage in (*stages[:-1], SLIDING, HELD, IMPLICIT, BOUND):
+        compile_stage(stage, name, axes)
     with last or nullcontext():
-        ahead.compile_stage(stages[-1], name, axes)
+        compile_stage(stages[-1], name, axes)
     return {name: set(types) for name, types in called.items()}
 
 
@@ -150,20 +163,20 @@ def test_sibling_kernels_compiled_for_other_arrays_are_seen(called, problem, tmp
 @pytest.mark.parametrize(
     "kind, changes, stages",
     [
-        ("particles", {}, [ahead.SLIDING, ahead.MAX_MARGIN]),
-        ("particles", {"method.stepper": "dopri5"}, [ahead.MAX_MARGIN]),
-        ("particles", {"objective.activation": "squared-relu"}, [ahead.MAX_MARGIN]),
-        ("particles", {"certificate.seconds": 0.0}, [ahead.SLIDING]),
-        ("grid", {}, [ahead.STEP, ahead.BOUND, ahead.MAX_MARGIN]),
+        ("particles", {}, [SLIDING, MAX_MARGIN]),
+        ("particles", {"method.stepper": "dopri5"}, [MAX_MARGIN]),
+        ("particles", {"objective.activation": "squared-relu"}, [MAX_MARGIN]),
+        ("particles", {"certificate.seconds": 0.0}, [SLIDING]),
+        ("grid", {}, [STEP, BOUND, MAX_MARGIN]),
         (
             "grid",
             {"objective.activation": "squared-relu"},
-            [ahead.BOUND, ahead.MAX_MARGIN],
+            [BOUND, MAX_MARGIN],
         ),
         (
             "characteristics",
             {"objective.loss": "logistic", "objective.weight_decay": 0.1},
-            [ahead.STEP, ahead.PICTURE, ahead.PREDICTIONS],
+            [STEP, PICTURE, PREDICTIONS],
         ),
     ],
 )
@@ -171,17 +184,17 @@ def test_what_a_run_does_not_call_is_not_compiled(kind, changes, stages):
     case, problem = check(CASE, **{"method.kind": kind}, **changes)
     stepper = getattr(case.method, "stepper", None) or "auto"
     seconds = case.certificate.seconds
-    assert ahead.order_for(problem, kind, stepper, seconds > 0.0)[-1] == stages
+    assert order_for(problem, kind, stepper, seconds > 0.0)[-1] == stages
 
 
 def test_particles_without_data_do_not_slide():
     problem = check(ROOT / "cases" / "population" / "circle.toml")[1]
-    assert ahead.order_for(problem, "particles")[-1] == []
+    assert order_for(problem, "particles")[-1] == []
 
 
 def test_contradictory_data_have_no_max_margin():
     problem = check(ROOT / "cases" / "quickstart" / "iris.toml")[1]
-    assert ahead.order_for(problem, "grid")[-1] == [ahead.STEP, ahead.BOUND]
+    assert order_for(problem, "grid")[-1] == [STEP, BOUND]
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3, 4])
@@ -201,34 +214,35 @@ def test_stages_fit_all_features_and_dimensions(name, axes, called, rng):
         made = ahead.Ahead(problem, kind, Deaf())
         stages |= {*made.order[-1], *sum(made.meanwhile.values(), [])}
     for stage in stages:
-        ahead.compile_stage(stage, name, axes)
+        compile_stage(stage, name, axes)
     assert bool(called["_walk"]) == (axes in (2, 3))  # of others there is another search, or none
 
 
 def test_of_several_outputs_the_search_over_cones_is_compiled(monkeypatch):
     """And a certificate waits for it."""
     problem = check(ROOT / "cases" / "quickstart" / "three-classes.toml")[1]
-    order = ahead.order_for(problem, "particles")
-    assert order == ("relu with 3 outputs", 3, [ahead.BOUND, ahead.MAX_MARGIN])
+    order = order_for(problem, "particles")
+    assert order == ("relu with 3 outputs", 3, [BOUND, MAX_MARGIN])
     called, search = [], cones._search
     monkeypatch.setattr(cones, "_search", lambda *a: called.append(typeof(a)) or search(*a))
-    ahead.compile_stage(ahead.BOUND, *order[:2])
-    ahead.compile_stage(ahead.MAX_MARGIN, *order[:2])
+    compile_stage(BOUND, *order[:2])
+    compile_stage(MAX_MARGIN, *order[:2])
     waited: list = []
     monkeypatch.setattr(ahead, "wait", waited.append)
     e, known = make_method(problem, "particles").current, (-np.inf, np.inf)
     certifier = ahead.PatientCertifier.of(problem)
     assert np.isnan(certifier.record(e, 0.0, known, False)["dual_value"]) and not waited
     assert certifier.record(e, 0.0, known, True)["dual_value"] > 0.0
-    assert waited == [ahead.BOUND]
+    assert waited == [BOUND]
     assert len(called) == 2 and len(set(called)) == 1  # compiled for what is called then
 
 
-def test_a_process_that_fails_holds_nobody_up(ahead_of, tmp_path):
-    failing = ahead_of(("nonsense", 3, [ahead.STEP]))  # it knows no such feature
-    failing.compiles, begun = True, time.monotonic()
-    failing.wait(ahead.PICTURE)
-    assert asked(failing, ahead.PICTURE, tmp_path) is None
+def test_a_process_that_fails_holds_nobody_up(ahead_of, tmp_path, monkeypatch):
+    failing = ahead_of(("nonsense", 3, [STEP]))  # it knows no such feature
+    monkeypatch.setattr(ahead.Ahead, "compiles", True)
+    begun = time.monotonic()
+    failing.wait(PICTURE)
+    assert asked(failing, PICTURE, tmp_path) is None
     assert time.monotonic() - begun < ahead.PATIENCE / 2
     failing.stop()
     assert failing.process.process.returncode
@@ -251,7 +265,7 @@ class Deaf:
 
 
 def test_it_is_waited_for_if_this_one_compiles(problem, monkeypatch):
-    monkeypatch.setattr(ahead, "COMPILATION", ahead.Compilation())
+    monkeypatch.setattr(ahead, "COMPILATION", Compilation())
     monkeypatch.setattr(ahead.Ahead, "start", lambda self: setattr(self, "listener", Thread()))
     monkeypatch.setattr(ahead.Ahead, "stop", lambda self: None)
     for helper, compiles in ((None, True), (Deaf(), False), (Deaf(), True)):
@@ -260,7 +274,7 @@ def test_it_is_waited_for_if_this_one_compiles(problem, monkeypatch):
             if compiles:
                 ahead.COMPILATION.on_start(None)
                 ahead.COMPILATION.on_end(None)
-            assert ahead.waits(ahead.STEP) == (helper is not None and compiles)
+            assert ahead.waits(STEP) == (helper is not None and compiles)
 
 
 @pytest.mark.parametrize(
@@ -268,17 +282,17 @@ def test_it_is_waited_for_if_this_one_compiles(problem, monkeypatch):
     [
         (
             "characteristics",
-            [ahead.HELD, ahead.IMPLICIT, ahead.PICTURE],
-            {ahead.IMPLICIT: ahead.STEP, ahead.PICTURE: ahead.MAX_MARGIN},
-            [ahead.PREDICTIONS],
+            [HELD, IMPLICIT, PICTURE],
+            {IMPLICIT: STEP, PICTURE: MAX_MARGIN},
+            [PREDICTIONS],
         ),
         (
             "particles",
-            [ahead.IMPLICIT, ahead.MAX_MARGIN],
-            {ahead.MAX_MARGIN: ahead.SLIDING},
+            [IMPLICIT, MAX_MARGIN],
+            {MAX_MARGIN: SLIDING},
             [],
         ),
-        ("grid", [], {}, [ahead.STEP, ahead.BOUND, ahead.MAX_MARGIN]),
+        ("grid", [], {}, [STEP, BOUND, MAX_MARGIN]),
     ],
 )
 @pytest.mark.parametrize("fails", [False, True])
@@ -288,7 +302,7 @@ def test_what_the_other_would_compile_last_is_compiled_while_it_is_waited_for(
     """ends : {what is compiled here: the stage that the other process has ready by then}; what
     fails here is compiled when it is called"""
     made, compiled = ahead.Ahead(problem, kind, Deaf()), []
-    made.compiles = True
+    monkeypatch.setattr(ahead.Ahead, "compiles", True)
 
     def compile_stage(stage, name, axes):
         compiled.append((stage, name, axes))
@@ -299,7 +313,7 @@ def test_what_the_other_would_compile_last_is_compiled_while_it_is_waited_for(
 
     monkeypatch.setattr(ahead, "compile_stage", compile_stage)
     monkeypatch.setattr(ahead, "PATIENCE", 0.01)
-    for stage in (ahead.STEP, ahead.SLIDING, ahead.MAX_MARGIN):
+    for stage in (STEP, SLIDING, MAX_MARGIN):
         made.wait(stage)
     assert compiled == [(stage, "relu", 3) for stage in wanted]
     assert made.process.told == [[ahead.LEAVE, stage] for stage in wanted]
@@ -308,8 +322,8 @@ def test_what_the_other_would_compile_last_is_compiled_while_it_is_waited_for(
 
 def test_error_bars_wait_for_stages_and_the_max_margin_does_not(problem, tmp_path):
     """None is found in an empty folder, but each is answered in its turn."""
-    name, axes, stages = ahead.order_for(problem, "characteristics")
-    tasks = [ahead.COMPANIONS, ahead.MAX_MARGIN, ahead.ERRORS]
+    name, axes, stages = order_for(problem, "characteristics")
+    tasks = [ahead.COMPANIONS, MAX_MARGIN, ahead.ERRORS]
     process, answers = SecondProcess(PROGRAM), []
     try:
         process.tell((name, axes, stages))
@@ -322,23 +336,23 @@ def test_error_bars_wait_for_stages_and_the_max_margin_does_not(problem, tmp_pat
     finally:
         process.close()
     assert answers[-2:] == [ahead.COMPANIONS, ahead.ERRORS]
-    assert answers[:3] == [ahead.STEP, ahead.MAX_MARGIN, ahead.MAX_MARGIN]
+    assert answers[:3] == [STEP, MAX_MARGIN, MAX_MARGIN]
 
 
 def test_a_stage_that_it_is_to_leave_is_not_compiled(problem):
-    order = ahead.order_for(problem, "characteristics")
+    order = order_for(problem, "characteristics")
     process, answers = SecondProcess(PROGRAM), []
     try:
         process.tell(order)
-        process.tell([ahead.LEAVE, ahead.PICTURE])
+        process.tell([ahead.LEAVE, PICTURE])
         for what, stage in process.answers():
             assert what == ahead.COMPILED
             answers.append(stage)
-            if stage == ahead.PREDICTIONS:
+            if stage == PREDICTIONS:
                 break
     finally:
         process.close()
-    assert answers == [ahead.STEP, ahead.MAX_MARGIN, ahead.PREDICTIONS]
+    assert answers == [STEP, MAX_MARGIN, PREDICTIONS]
 
 
 def test_it_starts_where_there_is_a_core_and_it_is_wanted(monkeypatch):
@@ -361,9 +375,9 @@ def run(tmp_path_factory):
 def test_a_picture_is_drawn_beside_to_the_same_bytes(ahead_of, run, tmp_path):
     """What cannot be drawn there is left to the first process, and it draws on."""
     made = ahead_of()
-    assert asked(made, ahead.PICTURE, tmp_path) is None  # which is no run folder
+    assert asked(made, PICTURE, tmp_path) is None  # which is no run folder
     assert made.answer(ahead.ERRORS, None) is None  # which it was not asked for
-    names = asked(made, ahead.PICTURE, run.path)
+    names = asked(made, PICTURE, run.path)
     beside = (run.path / "overview.png").read_bytes()
     assert names == draw_pictures(run) == str(run.path / "overview.png")
     assert beside == (run.path / "overview.png").read_bytes()
@@ -375,10 +389,10 @@ def test_a_max_margin_is_found_beside_to_the_same_bytes(ahead_of, run):
     here = file.read_bytes()
     file.unlink()
     made = ahead_of()
-    assert asked(made, ahead.MAX_MARGIN, run.path, 5.0, seconds=5.0) is True
+    assert asked(made, MAX_MARGIN, run.path, 5.0, seconds=5.0) is True
     assert file.read_bytes() == here
     made.stop()
-    assert asked(made, ahead.MAX_MARGIN, run.path, 5.0, seconds=5.0) is None
+    assert asked(made, MAX_MARGIN, run.path, 5.0, seconds=5.0) is None
 
 
 def begun(run, folder):
@@ -424,7 +438,7 @@ def test_companions_wait_where_a_few_kernels_are_to_be_compiled(
     kind, compiled, asks, problem, tmp_path, monkeypatch
 ):
     made = ahead.Ahead(problem, kind, Deaf())
-    monkeypatch.setattr(ahead.COMPILATION, "ahead", made)
+    monkeypatch.setattr(ahead.CURRENT, "ahead", made)
     monkeypatch.setattr(ahead.COMPILATION, "seconds", compiled)
     observer = ahead.AsksForCompanions(tmp_path, True)
     for _ in range(2):  # the start, and another save
@@ -438,7 +452,7 @@ def test_large_runs_are_alone_in_memory(problem, monkeypatch, large, leaves):
     """Their companions are computed when they have ended."""
     case, method = check(CASE)[0], SimpleNamespace(problem=problem)
     assert not running._leaves_room(case, method)  # nobody would compute them
-    monkeypatch.setattr(ahead.COMPILATION, "ahead", Deaf())
+    monkeypatch.setattr(ahead.CURRENT, "ahead", Deaf())
     monkeypatch.setattr(running, "LARGE", large)
     assert running._leaves_room(case, method) == leaves
 
@@ -446,13 +460,13 @@ def test_large_runs_are_alone_in_memory(problem, monkeypatch, large, leaves):
 def test_what_takes_too_long_beside_is_given_up(ahead_of, run, monkeypatch):
     monkeypatch.setattr(ahead, "PATIENCE", 0.0)
     made = ahead_of()
-    assert asked(made, ahead.PICTURE, run.path) is None
+    assert asked(made, PICTURE, run.path) is None
     assert made.process.process.returncode
 
 
 def test_a_library_call_starts_no_process(problem):
     ahead.plan(problem, "characteristics")
-    assert ahead.COMPILATION.ahead is None
+    assert ahead.CURRENT.ahead is None
 
 
 PARENT = """
@@ -461,6 +475,7 @@ from hkflow.running import ahead, beside
 from hkflow.running import run as running
 from hkflow.running.beside import SecondProcess, second_process
 from hkflow.running.check import check
+from hkflow.running.compilation import Compilation
 process = SecondProcess({program!r})
 made = ahead.Ahead(check({case!r})[1], "characteristics", process)
 made.start()

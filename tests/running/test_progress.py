@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hkflow.running import ahead, progress
+from hkflow.running import compilation, progress
+from hkflow.running.stages import PICTURE
 
 METHOD = SimpleNamespace(current=SimpleNamespace(objective=1.0))
 
@@ -15,11 +16,10 @@ METHOD = SimpleNamespace(current=SimpleNamespace(objective=1.0))
 def clock(monkeypatch):
     """A clock that is set by hand."""
     now = [0.0]
-    for module in ahead, progress:
+    for module in compilation, progress:
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    compilation = ahead.Compilation()
-    monkeypatch.setattr(ahead, "COMPILATION", compilation)
-    now.append(compilation)
+    now.append(compilation.Compilation())
+    monkeypatch.setattr(compilation, "COMPILATION", now[1])
     monkeypatch.setattr(progress, "_shows_bars", lambda: False)
     return now
 
@@ -58,5 +58,5 @@ def test_a_wait_for_kernels_is_said(monkeypatch):
     monkeypatch.setattr(progress, "wait", waited.append)
     for waits in (False, True):
         monkeypatch.setattr(progress, "waits", lambda stage, waits=waits: waits)
-        progress.wait_for(ahead.PICTURE, quiet=False)
-    assert said == [progress.COMPILING] and waited == [ahead.PICTURE]
+        progress.wait_for(PICTURE, quiet=False)
+    assert said == [progress.COMPILING] and waited == [PICTURE]

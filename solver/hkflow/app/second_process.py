@@ -1,22 +1,87 @@
 """The second process of `hkflow run`, a program: see running.ahead."""
 
 import gc
+import json
+import os
+import signal
+import sys
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from queue import Queue
+from threading import Thread
+from typing import Any
 
 import numba
 
-from ..running.ahead import COMPANIONS, ERRORS, MAX_MARGIN, PICTURE, serve
+from ..running.ahead import COMPANIONS, COMPILED, ERRORS, LEAVE, MAX_MARGIN, PICTURE
 from ..running.error_bars import estimated, made_beside
 from ..running.run import certified
+from ..running.stages import compile_stage
 from ..solving.solution import Solution
 from ..store.run import load
 from .pictures import draw_pictures
 
-READY: list[Solution] = []
+READY: list[Solution] = []  # companions that were made
+
+
+def serve() -> None:
+    """Compile what the first line says, tell of each stage, and do the TASKS that others ask for,
+    or leave stages out; end when the first process does, which holds the other end of stdin."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process
+    answers, sys.stdout = sys.stdout, sys.stderr
+    asked: Queue[list] = Queue()
+    Thread(target=_receive, args=(asked,), daemon=True).start()
+
+    def tell(what, answer):
+        print(json.dumps([what, answer]), file=answers, flush=True)
+
+    def obey(word, *of):
+        if word == LEAVE:
+            left.update(of)
+        else:
+            tell(word, _done(word, *of))
+
+    name, axes, stages = asked.get()
+    left: set[str] = set()
+    later = []  # the first process may wait for a stage before
+    for stage in stages:
+        if stage not in left:
+            compile_stage(stage, name, axes)
+            tell(COMPILED, stage)
+        while not asked.empty():
+            words = asked.get()
+            if words[0] in (COMPANIONS, ERRORS):
+                later.append(words)
+            else:
+                obey(*words)
+    for words in later:
+        obey(*words)
+    _prepare()
+    while True:
+        obey(*asked.get())
+
+
+def _receive(asked):
+    """Take lines until there are no more, then end the process."""
+    for line in open(0, "rb", closefd=False):  # noqa: SIM115
+        asked.put(json.loads(line))
+    os._exit(0)
+
+
+def _done(task: str, folder: str, *arguments: Any) -> object:
+    """What a task answers; None if it fails or would warn: the first process does it then, and says
+    what there is to say."""
+    with suppress(Exception), warnings.catch_warnings():
+        for kind in (UserWarning, RuntimeWarning):
+            warnings.simplefilter("error", kind)
+        return TASKS[task](Path(folder), *arguments)
+    return None
 
 
 def _prepare():
+    """Load what draws."""
     from ..plots import kinds  # noqa: F401
     from ..plots.figures import rehearse
 
@@ -55,4 +120,4 @@ TASKS: dict[str, Callable[..., object]] = {
 
 if __name__ == "__main__":
     gc.disable()  # its one run leaves little
-    serve(_prepare, TASKS)
+    serve()

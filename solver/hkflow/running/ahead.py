@@ -11,76 +11,28 @@ Where all are compiled, and for grids, the second one computes the companions th
     the second      companions │ error bars │ picture
 """
 
-import json
-import os
-import signal
-import sys
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
 from typing import Any
 
-import numpy as np
-from numba.core.event import Listener, register
-
-from ..certificates.certificate import MarginCertifier, certifies_margin
-from ..certificates.global_upper_bound import global_upper_bound
-from ..certificates.search import local_maxima
-from ..measures.point_measure import PointMeasure
+from ..certificates.certificate import MarginCertifier
 from ..methods.method import Method
-from ..methods.rules import many_kinks
-from ..objectives.activations import feature_named, is_built_in
-from ..objectives.losses import RISKS
-from ..objectives.objective import Objective
-from ..operators.dense import SMALL, blocked
-from ..problem.flow import Flow
 from ..problem.problem import Problem
-from ..solving.final_margin import seeks_max_margin
 from ..solving.observer import Observer
-from ..solving.predicting import BLOCK, predictions_of
 from ..solving.state import LoopState
 from .beside import SecondProcess
+from .compilation import COMPILATION
+from .stages import BOUND, MAX_MARGIN, MEANWHILE, PICTURE, SLIDING, STEP, compile_stage, order_for
 
-STEP, SLIDING, HELD, IMPLICIT = "step", "sliding", "held", "implicit"
-BOUND, MAX_MARGIN, PICTURE, PREDICTIONS = "bound", "max_margin", "picture", "predictions"
 COMPANIONS, ERRORS = "companions", "errors"
 TASKS = (MAX_MARGIN, PICTURE, COMPANIONS, ERRORS)
-COMPILED, LEAVE = "compiled", "leave"
+COMPILED, LEAVE = "compiled", "leave"  # said of a stage by the second process, and to it
 PATIENCE = 60.0  # seconds that this process waits for what it then does itself
-
-
-class Compilation(Listener):
-    """Seconds that this process has compiled, and the Ahead that is told when it begins."""
-
-    def __init__(self) -> None:
-        self.seconds, self.begun, self.depth = 0.0, 0.0, 0
-        self.ahead: Ahead | None = None
-
-    def on_start(self, event: Any) -> None:
-        self.depth += 1  # a kernel compiles those that it calls
-        if self.depth == 1:
-            self.begun = time.monotonic()
-            if self.ahead:
-                self.ahead.compiles = True
-
-    def on_end(self, event: Any) -> None:
-        self.depth -= 1
-        if not self.depth:
-            self.seconds += time.monotonic() - self.begun
-
-
-COMPILATION = Compilation()
-register("numba:compile", COMPILATION)
-
-
-def working_time() -> float:
-    """Seconds on a clock that stands still while this process compiles."""
-    compiling = time.monotonic() - COMPILATION.begun if COMPILATION.depth else 0.0
-    return time.monotonic() - COMPILATION.seconds - compiling
 
 
 class Ahead:
@@ -89,7 +41,6 @@ class Ahead:
     kind : of the run's method;  order : what `order_for` says
     done : an Event for each stage, set when its kernels are compiled or nobody compiles them
     meanwhile : {stage: others}, what this process compiles while it waits for a stage
-    compiles : whether this process has had to compile
     """
 
     def __init__(
@@ -103,12 +54,8 @@ class Ahead:
     ) -> None:
         self.kind, self.order = kind, order_for(problem, kind, stepper, proves, tolerance)
         self.done = {stage: Event() for stage in self.order[-1]}
-        self.meanwhile: dict[str, list[str]] = {}
-        if MAX_MARGIN in self.done and kind == "characteristics":
-            self.meanwhile = {STEP: [HELD, IMPLICIT], MAX_MARGIN: [PICTURE, PREDICTIONS]}
-        elif MAX_MARGIN in self.done and kind == "particles":
-            self.meanwhile = {SLIDING: [IMPLICIT, MAX_MARGIN]}
-        self.process, self.compiles = process, False
+        self.meanwhile = dict(MEANWHILE.get(kind, {})) if MAX_MARGIN in self.done else {}
+        self.process, self.compiled_before = process, COMPILATION.count
         self.answers: dict[str, Queue] = {task: Queue() for task in TASKS}
         self.asked: set[str] = set()
 
@@ -128,6 +75,11 @@ class Ahead:
             event.set()
         for answers in self.answers.values():
             answers.put(None)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether this process has had to compile since."""
+        return COMPILATION.count > self.compiled_before
 
     def waits(self, stage: str) -> bool:
         """Whether the kernels of a stage are being compiled."""
@@ -175,55 +127,27 @@ class Ahead:
         self.listener.join()
 
 
-def order_for(
-    problem: Problem,
-    kind: str,
-    stepper: str = "auto",
-    proves: bool = True,
-    tolerance: float | None = None,
-) -> tuple[str, int, list[str]]:
-    """What a second process compiles for a run by a kind of method: the name of the feature, axes
-    of the inputs, and stages.
+@dataclass
+class Current:
+    """The process that helps the run of now, if one does, and its Ahead once that is planned."""
 
-    stepper, tolerance : of particles;  proves : whether the run may take time for the max-margin
-    """
-    objective = problem.objective
-    feature, axes = objective.feature, objective.inputs.shape[1]
-    stages = [STEP, PICTURE, PREDICTIONS] if kind == "characteristics" else []
-    if kind == "grid":
-        from ..methods.grid.capture import captures
+    process: SecondProcess | None = None
+    ahead: Ahead | None = None
 
-        stages = [STEP] if captures(problem) else []  # by the kernels of characteristics
-    if kind == "particles" and stepper in ("auto", "sliding") and objective.entropy == 0.0:
-        from ..methods.particles.ode import default_tolerance
 
-        many = many_kinks(feature.outputs, tolerance or default_tolerance(objective))
-        few = 0 < len(objective.inputs) < many or stepper == "sliding"
-        stages = [SLIDING] if few and problem.flow.transport > 0.0 and feature.kink else []
-    if certifies_margin(problem) and not problem.domain.fixed:
-        # the bound is wanted with the first record, late where a grid's sums are to be compiled; of
-        # several outputs it takes longest, and is late as well
-        of_margins = [BOUND] if kind == "grid" or feature.outputs > 1 else []
-        if proves and seeks_max_margin(problem):
-            of_margins.append(MAX_MARGIN)
-        stages[1:1] = of_margins
-    return feature.name, axes, stages if is_built_in(feature) else []
+CURRENT = Current()
 
 
 @contextmanager
 def helped_by(process: SecondProcess | None) -> Iterator[None]:
     """Within, a run has a second process do some of its work, where there is one."""
-    HELPERS.append(process)
+    CURRENT.process = process
     try:
         yield
     finally:
-        HELPERS.pop()
-        if COMPILATION.ahead:
-            COMPILATION.ahead.stop()
-        COMPILATION.ahead = None
-
-
-HELPERS: list[SecondProcess | None] = []
+        if CURRENT.ahead:
+            CURRENT.ahead.stop()
+        CURRENT.process = CURRENT.ahead = None
 
 
 def plan(
@@ -234,44 +158,44 @@ def plan(
     tolerance: float | None = None,
 ) -> None:
     """Tell what will be run; arguments as of `order_for`."""
-    if HELPERS and HELPERS[-1] and COMPILATION.ahead is None:
-        COMPILATION.ahead = Ahead(problem, kind, HELPERS[-1], stepper, proves, tolerance)
-        COMPILATION.ahead.start()
+    if CURRENT.process and CURRENT.ahead is None:
+        CURRENT.ahead = Ahead(problem, kind, CURRENT.process, stepper, proves, tolerance)
+        CURRENT.ahead.start()
 
 
 def waits(stage: str) -> bool:
     """Whether a second process is still compiling the kernels of a stage."""
-    return COMPILATION.ahead is not None and COMPILATION.ahead.waits(stage)
+    return CURRENT.ahead is not None and CURRENT.ahead.waits(stage)
 
 
 def wait(stage: str) -> None:
     """Wait for the kernels of a stage, if a second process compiles them."""
-    if COMPILATION.ahead:
-        COMPILATION.ahead.wait(stage)
+    if CURRENT.ahead:
+        CURRENT.ahead.wait(stage)
 
 
 def ask(task: str, folder: Path, *arguments: Any) -> None:
     """Let the second process do one of the TASKS for the run in a folder."""
-    if COMPILATION.ahead:
-        COMPILATION.ahead.ask(task, folder, *arguments)
+    if CURRENT.ahead:
+        CURRENT.ahead.ask(task, folder, *arguments)
 
 
 def answer(task: str, seconds: float | None = 0.0) -> Any:
     """What the second process answers to a task that it was asked to do: whether there is a
     max-margin in the folder now, or error bars, or the names of pictures; None without it, and if
     it failed."""
-    return COMPILATION.ahead.answer(task, seconds) if COMPILATION.ahead else None
+    return CURRENT.ahead.answer(task, seconds) if CURRENT.ahead else None
 
 
 def give_up() -> None:
     """End the second process, whatever it does."""
-    if COMPILATION.ahead:
-        COMPILATION.ahead.stop()
+    if CURRENT.ahead:
+        CURRENT.ahead.stop()
 
 
 def tells_errors() -> bool:
     """Whether the second process computes companions, since it was asked to."""
-    return COMPILATION.ahead is not None and COMPANIONS in COMPILATION.ahead.asked
+    return CURRENT.ahead is not None and COMPANIONS in CURRENT.ahead.asked
 
 
 class AsksForCompanions(Observer):
@@ -286,7 +210,7 @@ class AsksForCompanions(Observer):
         self.folder, self.independent, self.asks = folder, independent, True
 
     def save(self, method: Method, clock: LoopState) -> None:
-        made = COMPILATION.ahead
+        made = CURRENT.ahead
         if self.asks and made and (made.kind == "grid" or not COMPILATION.seconds):
             made.ask(COMPANIONS, self.folder, self.independent)
         self.asks = False
@@ -310,142 +234,3 @@ class PatientCertifier(MarginCertifier):
         if renew:
             wait(BOUND)
         return super().record(e, margin, known, renew, log_scale)
-
-
-def compile_stage(stage: str, name: str, axes: int) -> None:
-    """Call the kernels of a stage, for a built-in feature and inputs of so many axes."""
-    COMPILE[stage](feature_named(name), np.eye(1, axes))
-
-
-def _steps(feature, inputs):
-    from ..methods.frozen_relu.kinks import Kinks
-    from ..methods.frozen_relu.movement import Movement
-
-    move = Movement(Kinks.of(feature, inputs), 1)
-    before, after = ((blocked(inputs), np.zeros(1), np.zeros(1, dtype=np.int64)) for _ in range(2))
-    move(before, np.ones(1), np.zeros(1), Flow(1.0, 1.0), 0.0, 0.0, 0.0, after)
-
-
-def _sliding_steps(feature, inputs):
-    from ..methods.particles.shifted import kinks_of
-    from ..methods.particles.waveform import NODES, Sliding
-
-    kinks, outputs = kinks_of(feature, inputs), feature.outputs
-    move, drive = Sliding(kinks, feature.joint, 1, outputs), (np.ones((len(NODES), outputs)), NODES)
-    points = blocked(np.ones((1, inputs.shape[1] + feature.joint * outputs)))
-    nodes = NODES[1:]
-    out = np.zeros((len(nodes), *points.shape)), np.zeros((len(nodes), 1))
-    move((points, np.zeros(1)), np.ones(1), drive, (1.0, 1.0, 0.0, 0.0), 1.0, 0.0, nodes, out)
-
-
-def _coupling_of_held(feature, inputs):
-    from ..methods.frozen_relu.tangent_gram import held_coupling
-
-    one_held = np.ones((2, inputs.shape[1])), np.ones(2), np.arange(2) == 1
-    held_coupling(_datum(feature, inputs), inputs, *one_held, Flow(1.0, 1.0))
-
-
-def _implicit_steps(feature, inputs):
-    from ..methods.stepping.implicit_residuals import Coupling
-
-    coupling = Coupling.stored(_datum(feature, inputs), 0.0, np.eye(1))
-    coupling.solve(1.0, np.zeros(1), -np.ones(1))
-
-
-def _datum(feature, inputs):
-    return Objective(feature, RISKS["smooth-margin"], inputs, np.ones(1))
-
-
-def _bound(feature, inputs):
-    global_upper_bound(feature, inputs, np.ones(feature.outputs))
-
-
-def _max_margin(feature, inputs):
-    from ..certificates import column_generation  # noqa: F401  # with scipy.optimize
-
-    local_maxima(feature, inputs, np.ones(feature.outputs), share=0.5)
-
-
-def _backward_paths(feature, inputs):
-    from ..methods.characteristics.backward import followed_back
-    from ..methods.characteristics.history import History
-    from ..methods.frozen_relu.kinks import Kinks
-
-    kinks, nothing = Kinks.of(feature, inputs), History(np.zeros((1, 3)))
-    followed_back(kinks, nothing, Flow(1.0, 1.0), 0.0, inputs, 1.0)
-
-
-def _predictions(feature, inputs):
-    """So many that threads share them."""
-    axes = inputs.shape[1]
-    units = PointMeasure(np.ones((SMALL // BLOCK, axes + feature.joint)))
-    predictions_of(feature, units, np.zeros((BLOCK, axes)))
-
-
-COMPILE: dict[str, Callable] = {
-    STEP: _steps,
-    SLIDING: _sliding_steps,
-    HELD: _coupling_of_held,
-    IMPLICIT: _implicit_steps,
-    BOUND: _bound,
-    MAX_MARGIN: _max_margin,
-    PICTURE: _backward_paths,
-    PREDICTIONS: _predictions,
-}
-
-
-def serve(prepare: Callable[[], object], tasks: Mapping[str, Callable[..., Any]]) -> None:
-    """The second process: compile what the first line says, tell of each stage, and do the tasks
-    that the others ask for, or leave stages out; end when the first process does, which holds the
-    other end of stdin.
-
-    prepare : loads what draws;  tasks : functions (folder, …) -> answer by their names, for TASKS
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process
-    answers, sys.stdout = sys.stdout, sys.stderr
-    asked: Queue[tuple] = Queue()
-    Thread(target=_receive, args=(asked,), daemon=True).start()
-
-    def tell(what, answer):
-        print(json.dumps([what, answer]), file=answers, flush=True)
-
-    def do(task, folder, *arguments):
-        made = None
-        with suppress(Exception), warnings.catch_warnings():
-            # what there is to say is said by the first process, which does the task then
-            for kind in (UserWarning, RuntimeWarning):
-                warnings.simplefilter("error", kind)
-            made = tasks[task](Path(folder), *arguments)
-        tell(task, made)
-
-    def obey(word, *of):
-        if word == LEAVE:
-            left.update(of)
-        else:
-            do(word, *of)
-
-    left: set[str] = set()
-    name, axes, stages = asked.get()
-    later = []
-    for stage in stages:
-        if stage not in left:
-            compile_stage(stage, name, axes)
-            tell(COMPILED, stage)
-        while not asked.empty():
-            word = asked.get()
-            if word[0] in (COMPANIONS, ERRORS):  # the first process may wait for a stage before
-                later.append(word)
-            else:
-                obey(*word)
-    for word in later:
-        obey(*word)
-    prepare()
-    while True:
-        obey(*asked.get())
-
-
-def _receive(asked):
-    """Take lines until there are no more, then end the process."""
-    for line in open(0, "rb", closefd=False):  # noqa: SIM115
-        asked.put(json.loads(line))
-    os._exit(0)

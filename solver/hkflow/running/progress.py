@@ -14,7 +14,8 @@ from ..arguments import Floats
 from ..methods.method import Method
 from ..solving.observer import Observer
 from ..solving.state import LoopState
-from .ahead import COMPILATION, wait, waits, working_time
+from .ahead import wait, waits
+from .compilation import COMPILATION, working_time
 
 PREPARING = "preparing (the first run compiles its kernels; later runs find them compiled)"
 COMPILING = "compiling, which later runs need not"

@@ -448,7 +448,7 @@ def _asks_for_more(case, judge):
 
 def _leaves_room(case, method):
     """Whether a run is small enough that its companions may be there at the same time."""
-    if ahead.COMPILATION.ahead is None:
+    if ahead.CURRENT.ahead is None:
         return False
     return estimated_memory(case, method.problem.objective) <= LARGE
 
