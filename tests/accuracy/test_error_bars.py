@@ -76,9 +76,9 @@ def test_bars_of_many_cells_hold_the_true_error(monkeypatch):
     run = hkflow.solve(problem, 2.0, SAVES)
     own = companion.Companion(problem, {"kind": "grid"}, 1.0, "")
     counts = plan._counts(own)
-    assert counts == [256, 64, 16] and plan._timed(counts) == [16]
-    assert plan._told(own, counts) == [64, 16]
-    assert plan._told(replace(own, options={"kind": "particles"}), counts) == [256, 64]
+    assert counts == [256, 64, 16] and plan._counts_in_time(counts) == [16]
+    assert plan._counts_in_space(own, counts) == [64, 16]
+    assert plan._counts_in_space(replace(own, options={"kind": "particles"}), counts) == [256, 64]
     few = companion.thinned(own, {16}, companions.fresh)[16]
     assert few.width == 8.0**2 and companion.as_short(few).options["cfl"] == 0.9 / 64.0
     bars = hkflow.error_bars(run)
@@ -556,7 +556,9 @@ def test_parts_know_which_share_of_the_points_they_have(dim, count):
     flow = hkflow.MomentFlow(np.ones(dim + 1), 1.0, hkflow.Flow(0.0, 1.0))
     atoms = hkflow.PointMeasure(hkflow.random_uniform(rng, count, dim))
     problem = hkflow.Problem(None, flow.objective(), flow.flow, initial=atoms)
-    parts = companion.batches_of(problem, {"kind": "particles"})
+    parts = companion.batches_of(
+        companion.Companion(problem, {"kind": "particles"}, 1.0, "the same")
+    )
     assert [part.width**-dim for part in parts] == pytest.approx(
         [len(parts[0].problem.initial) / count] * 4
     )

@@ -239,9 +239,10 @@ def _carried(problem, mesh):
     return found if atoms is None else DensityAndAtoms(found, atoms)
 
 
-def batches_of(problem: Problem, options: dict) -> list[Companion]:
-    """Disjoint parts of random points, none of a few or of a network's units; each with random
+def batches_of(companion: Companion) -> list[Companion]:
+    """Disjoint parts of its random points, none of a few or of a network's units; each with random
     numbers of its own."""
+    problem, options = companion.problem, companion.options
     start = problem.initial if problem.mesh is None else problem.atoms()
     if not isinstance(start, PointMeasure) or len(start) < LEAST:
         return []
@@ -255,6 +256,7 @@ def batches_of(problem: Problem, options: dict) -> list[Companion]:
             options | ({"seed": k} if random else {}),
             (len(start) / count) ** (1.0 / dim_of_errors(problem)),
             f"{count} points",
+            companion.most,
         )
         for k, part in enumerate(parts)
     ]

@@ -13,6 +13,7 @@ from ..problem.problem import Problem
 from ..solving.result import Result
 from ..solving.solution import Solution
 from .companion import (
+    Companion,
     MeshOf,
     dim_of_errors,
     order_of_points,
@@ -88,27 +89,21 @@ def error_bars(
     if isinstance(plan, str):
         return ErrorBars(run.time, remark=plan)
     before = [one for one in (*ready, *known) if times_fit(one, run.time, plan.saves)]
-    made: dict[int, Solution] = {}
+    made: dict[Companion, Solution] = {}
     for k, companion in enumerate(plan.wanted):
         if watch:
             watch(k, len(plan.wanted))
         solution = found_among(companion, before) or solved(companion, run.time[plan.saves])
         if solution is not None:
-            made[id(companion)] = solution
+            made[companion] = solution
         elif companion in plan.batches:  # all of them are needed
             return ErrorBars(run.time, remark=LOST.format(companion.words))
-    brownian = plan.own.problem.objective.entropy > 0.0  # no tolerance governs its steps
-    if plan.own in plan.pair[:1] and plan.ratio > 1.0 and not brownian:
-        plan = _told_by_tighter(run, plan, made)
-    elif plan.pair and id(plan.pair[1]) not in made:
-        plan = _told_by_looser(run, plan, made)
-    elif plan.pair and plan.own.options["kind"] != "grid":  # whose cells keep steps short
-        plan = _told_by_far_tighter(run, plan, made)
-    if plan.alone and not rival and not all(id(one) in made for one in plan.apart):
+    plan = _told_in_time(run, plan, made)
+    if plan.alone and not rival and not all(one in made for one in plan.apart):
         return error_bars(run, problem, False, mesh_of, watch, known, anyway)
     known += [one for one in made.values() if not any(one is other for other in known)]
-    needed = [one for one in plan.wanted if not any(one is other for other in plan.apart)]
-    lost = [one.words for one in needed if id(one) not in made]
+    needed = [one for one in plan.wanted if one not in plan.apart]
+    lost = [one.words for one in needed if one not in made]
     if lost:
         return ErrorBars(run.time, remark=LOST.format(lost[0]))
     return _bars(run, plan, made)
@@ -132,44 +127,45 @@ def companions_of(
     return [one for one in made if one is not None]
 
 
+def _told_in_time(run, plan, made):
+    """The plan, in which another tolerance tells errors in time where that of the pair cannot; its
+    run is added to those that were made."""
+    if not plan.pair:
+        return plan
+    first, second = (made.get(one) for one in plan.pair)
+    brownian = plan.own.problem.objective.entropy > 0.0  # no tolerance governs its steps
+    if plan.pair[0] is plan.own and plan.ratio > 1.0 and not brownian:
+        return _told_by_tighter(run, plan, made)
+    if second is None:  # it took far more steps than the run, as of networks at kinks
+        return _told_by(LOOSER, run, plan, made)
+    grid = plan.own.options["kind"] == "grid"  # whose cells keep steps short
+    if not grid and first is not None and first.end["steps"] == second.end["steps"]:
+        return _told_by(FAR_TIGHTER * plan.ratio, run, plan, made)
+    return plan
+
+
 def _told_by_tighter(run, plan, made):
-    """The plan, in which a tighter tolerance tells errors in time where the looser one has hardly
-    changed the steps, as between close saves; a far tighter one where that has not either; the
-    looser one nonetheless if these take far more steps. Runs are added to those that were made."""
+    """The plan, in which a tighter tolerance than the run's tells errors in time where a looser one
+    has hardly changed the steps, as between close saves; a far tighter one where that has not
+    either; the looser one nonetheless if these take far more steps."""
     # early versions did not keep how many steps a run took
-    steps, looser = run.end.get("steps", np.inf), made.get(id(plan.pair[1]))
+    steps, looser = run.end.get("steps", np.inf), made.get(plan.pair[1])
     if looser is None or looser.end["steps"] <= FEWER_STEPS * steps:
         return plan
     for ratio in TIGHTER_THAN_OWN:
-        (tight,) = with_tolerance(plan.own, ratio)
-        if (solution := solved(tight, run.time[plan.saves])) is None:
-            break
-        made[id(tight)], plan = solution, replace(plan, pair=[plan.own, tight], ratio=ratio)
-        if solution.end["steps"] > steps:
+        before, plan = plan, _told_by(ratio, run, plan, made)
+        if plan is before or made[plan.pair[1]].end["steps"] > steps:
             break
     return plan
 
 
-def _told_by_far_tighter(run, plan, made):
-    """The plan, in which a far tighter tolerance tells errors in time where a tighter one has not
-    changed the steps."""
-    first, tight = (made.get(id(one)) for one in plan.pair)
-    if first is None or first.end["steps"] != tight.end["steps"]:
-        return plan
-    (one,) = with_tolerance(plan.pair[0], ratio := FAR_TIGHTER * plan.ratio)
-    if (solution := solved(one, run.time[plan.saves])) is None:
-        return plan
-    made[id(one)] = solution
-    return replace(plan, pair=[plan.pair[0], one], ratio=ratio)
-
-
-def _told_by_looser(run, plan, made):
-    """The plan, in which a looser tolerance tells errors in time where the tighter one took far
-    more steps than the run, as of networks at kinks."""
-    for looser in with_tolerance(plan.pair[0], LOOSER):
-        if (solution := solved(looser, run.time[plan.saves])) is not None:
-            made[id(looser)] = solution
-            return replace(plan, pair=[plan.pair[0], looser], ratio=LOOSER)
+def _told_by(ratio, run, plan, made):
+    """The plan, in which a tolerance `ratio` times that of the first of the pair tells errors in
+    time; as it is if its run fails."""
+    for one in with_tolerance(plan.pair[0], ratio):
+        if (solution := solved(one, run.time[plan.saves])) is not None:
+            made[one] = solution
+            return replace(plan, pair=[plan.pair[0], one], ratio=ratio)
     return plan
 
 
@@ -184,21 +180,21 @@ def _bars(run, plan, made):
         key: quantities(one, normalised, saves if len(one.time) > len(saves) else None, test)
         for key, one in made.items()
     }
-    found[id(plan.own)] = quantities(run, normalised, saves, test)
+    found[plan.own] = quantities(run, normalised, saves, test)
     if rival:
-        found[id(rival)] = quantities(rival.run, normalised, saves, test)
+        found[rival] = quantities(rival.run, normalised, saves, test)
     others = [rival] if rival else plan.apart
-    others = others if all(id(one) in found for one in others) else []
+    others = others if all(one in found for one in others) else []
     over_kinks = bool(plan.pair) and steps_over_kinks(plan.pair[0])
     bars, each, nearby, stretch = {}, np.zeros(run.scaled_predictions.shape), None, 0.0
-    for name, values in found[id(plan.own)].items():
+    for name, values in found[plan.own].items():
         if not all(np.isfinite(one[name]).all() for one in found.values()):
             continue  # of a mass that vanishes, or is beyond numbers
         if rival and name not in rival.bars.bars:
             continue
 
         def of(companions, name=name):
-            return [found[id(one)][name] for one in companions]
+            return [found[one][name] for one in companions]
 
         bar = _bar(plan, name, others, of, over_kinks)
         space_and_time = (_at_all(one, saves) for one in (bar.space, bar.time))
@@ -209,12 +205,12 @@ def _bars(run, plan, made):
             shares = _shares(np.abs(apart))
             last = beside(rms(apart), rms(values))[-1]
             if last > 0.0:
-                result = rival.run if rival and coarser is rival else made[id(coarser)]
+                result = rival.run if rival and coarser is rival else made[coarser]
                 nearby, stretch = result.atoms_at(-1, normalised), float(bar.total[-1] / last)
             each = bars[name].total[:, None] * _at_all(shares, saves)
             each = each.reshape(run.scaled_predictions.shape)
     told = (*plan.coarse, *plan.batches[:1], *plan.pair, *plan.apart)
-    words = [one.words for one in told if id(one) in made] + ([str(rival)] if rival else [])
+    words = [one.words for one in told if one in made] + ([str(rival)] if rival else [])
     words = tuple(dict.fromkeys(words))
     return ErrorBars(run.time, bars, each, normalised, words, nearby=nearby, stretch=stretch)
 

@@ -89,7 +89,7 @@ class Plan:
         """All that are to be computed, each once."""
         seen = [self.seen] if self.seen else []
         every = (*self.coarse, *self.batches, *self.pair, *self.apart, *seen)
-        return [one for one in {id(one): one for one in every}.values() if one is not self.own]
+        return [one for one in dict.fromkeys(every) if one is not self.own]
 
 
 def planned(
@@ -106,46 +106,32 @@ def planned(
     arguments as of `error_bars`."""
     if reason := _unfit(run, problem, times):
         return reason
-    problem, drawn = problem or run.problem, _is_drawn(run)
-    # steps of networks may be short beyond bounds at kinks; early versions did not count them
-    steps = run.end.get("steps", np.inf) if run.method == "network" else np.inf
-    own = Companion(problem, options_of(run), 1.0, "the same", max(MORE_STEPS * steps, FEW_STEPS))
-    own = cut_short(own, times)
+    problem, grid = problem or run.problem, run.method == "grid"
+    own = _itself(run, problem, times)
     wait = longest_wait(own)
-    longer, few = LONGER * wait, FEW_INTERVALS * wait > times[-1]
-    saves = _saves(times, longer)
+    saves = _saves(times, LONGER * wait)
     before = [one for one in known if times_fit(one, times, saves)]
-    counts = [] if drawn else _counts(own, before, anyway)
+    counts = [] if _is_drawn(run) else _counts(own, before, anyway)
     # steps of smooth margins are implicit: few cells take as long as many
-    slow = run.method == "grid" and problem.objective.risk.scaled is not None
+    slow = grid and problem.objective.risk.scaled is not None
     kind, others = _another(own, counts, slow) if independent and not rival else ("", [])
     alone = slow and bool(others) or rival is not None
-    told = [] if alone else _told(own, counts)
-    quick = (alone or bool(before)) and not (anyway and run.method == "grid")
-    timed = [] if rival else _timed(counts, quick)
-    thinner = thinned(own, {*told, *timed, *others}, mesh_of)
+    quick = (alone or bool(before)) and not (anyway and grid)
+    in_space = [] if alone else _counts_in_space(own, counts)
+    in_time = [] if rival else _counts_in_time(counts, quick)
+    thinner = thinned(own, {*in_space, *in_time, *others}, mesh_of)
     if not quick:
-        thinner |= {count: as_short(thinner[count]) for count in timed if count in thinner}
-    coarse = [thinner[count] for count in told if count in thinner]
-    batches = batches_of(problem, own.options) if drawn else []
-    batches = [replace(one, most=own.most) for one in batches]
+        thinner |= {count: as_short(thinner[count]) for count in in_time if count in thinner}
+    coarse = [thinner[count] for count in in_space if count in thinner]
+    batches = batches_of(own) if _is_drawn(run) else []
     if not (coarse or batches or alone or _is_exact(problem, run)):
         return "it has too few cells or points to do with fewer"
     coarser = _coarser(own, before) if rival else []
-    fewer = [thinner[n] for n in timed if n in thinner] or coarse or batches or coarser
-    if rival and not fewer:
-        fewer = [own]
-    if fewer and not _moves_at_random(run):
-        last = fewer[-1]
-        ratio = TIGHTER[run.method == "grid"]
-        tight = with_tolerance(last, ratio, few)
-        pair = [last, *tight] if tight else []
-        if run.method != "grid":
-            coarse = [_or_looser(one, before) for one in coarse]
-    else:
-        ratio = TIGHTER[False] if longer > times[-1] else LOOSER  # nothing is longer than the run
-        other = with_tolerance(own, ratio, few)
-        pair = [own, *other] if other else []
+    fewer = [thinner[count] for count in in_time if count in thinner] or coarse or batches
+    fewer = fewer or coarser or ([own] if rival else [])
+    pair, ratio = _pair(run, own, fewer, wait, times[-1])
+    if not grid:
+        coarse = [_or_looser(one, before) for one in coarse]
     pairs = zip(others, (1.0, LOOSER), strict=False)
     apart = [by_another(thinner[count], kind, count, factor) for count, factor in pairs]
     seen = coarser[0] if coarser else None
@@ -160,6 +146,14 @@ def _unfit(run, problem, times):
     if problem is None and times[0] != 0.0:
         return "its start is no save"
     return ""
+
+
+def _itself(run, problem, times):
+    """The run itself as a Companion."""
+    # steps of networks may be short beyond bounds at kinks; early versions did not count them
+    steps = run.end.get("steps", np.inf) if run.method == "network" else np.inf
+    most = max(MORE_STEPS * steps, FEW_STEPS)
+    return cut_short(Companion(problem, options_of(run), 1.0, "the same", most), times)
 
 
 def _is_drawn(run):
@@ -220,18 +214,34 @@ def _counts(own, known=(), anyway=False):
     return counts
 
 
-def _told(own, counts):
+def _counts_in_space(own, counts):
     """By which errors in space are told: 1/4 and 1/16 of the cells or points; 1/16 and 1/64 of a
     grid's where these are so MANY cells, as bars are as wide, and cost half."""
     grid, least = own.options["kind"] == "grid", MANY[is_kinked(own.problem)]
     return counts[1:3] if grid and len(counts) > 2 and counts[2] >= least else counts[:2]
 
 
-def _timed(counts, quick=False):
+def _counts_in_time(counts, quick=False):
     """On which cells or points errors in time are told: the fewest of at least TIMED, but no more
     than 1/64; none where these are too few, and the fewest by which errors in space are told do.
     Quickly on the fewest: errors in time of more points are alike, of more cells often smaller."""
     return counts[-1:] if quick else [count for count in counts[2:] if count >= TIMED][-1:]
+
+
+def _pair(run, own, fewer, wait, end):
+    """Two companions whose difference tells errors in time, and the ratio of their tolerances:
+    those with the fewest cells or points and a tighter one; where there are none, or moves at
+    random would tell them apart, the run itself and a looser one, or if intervals cannot be longer
+    before the end a tighter one. None where no tolerance governs the steps.
+
+    fewer : from more cells or points to fewer;  wait : see `longest_wait`
+    """
+    if fewer and not _moves_at_random(run):
+        first, ratio = fewer[-1], TIGHTER[run.method == "grid"]
+    else:
+        first, ratio = own, TIGHTER[False] if LONGER * wait > end else LOOSER
+    others = with_tolerance(first, ratio, few=FEW_INTERVALS * wait > end)
+    return ([first, *others] if others else []), ratio
 
 
 def _another(own, counts, slow=False):
