@@ -87,13 +87,13 @@ def without_companions(request):
     if path.parent.name == "accuracy" or path.name in WITH_COMPANIONS:
         yield
         return
-    from hkflow.running import run
+    from hkflow.running import ending
 
-    def judged_alone(made, given, companions, quiet, judge, honest=run.estimated):
+    def judged_alone(made, given, companions, quiet, judge, honest=ending.estimated):
         return judge is not None and honest(made, given, companions, quiet, judge)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "estimated", judged_alone)
+        patch.setattr(ending, "estimated", judged_alone)
         yield
 
 

@@ -212,7 +212,7 @@ def test_a_block_runs(page, language, text, clones, monkeypatch):
         return
     with ExitStack() as held:
         if page not in WITH_BARS:
-            monkeypatch.setattr("hkflow.running.run.estimated", lambda *_: False)
+            monkeypatch.setattr("hkflow.running.ending.estimated", lambda *_: False)
             monkeypatch.setattr("hkflow.app.pictures.draw_pictures", DRAW_FIRST)
             held.enter_context(sketches())
         if language == "python":

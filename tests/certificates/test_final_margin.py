@@ -20,7 +20,7 @@ from hkflow.case.schema.case import Case
 from hkflow.certificates import fixed_points, max_margin
 from hkflow.certificates.column_generation import enclosed_max_margin
 from hkflow.plots.records import has_margins
-from hkflow.running import run as running
+from hkflow.running import ending
 from hkflow.solving import final_margin
 from hkflow.solving.final_margin import final_max_margin
 
@@ -249,7 +249,7 @@ def test_ctrl_c_costs_it_alone(tmp_path, monkeypatch):
         seen.append((whole.status, whole.finished, (run.path / "status.json").exists(), seconds))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "final_max_margin", interrupted)
+    monkeypatch.setattr(ending, "final_max_margin", interrupted)
     run = hkflow.run(CLUSTERS, output=tmp_path / "run", **SHORT)
     assert seen == [(run.status, True, True, 5.0)] and run.finished and run.max_margin is None
     hint = f"closer: hkflow margin --from {run.path}"

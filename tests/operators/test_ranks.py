@@ -14,7 +14,7 @@ import h5py
 import pytest
 
 import hkflow
-from hkflow.running.run import Signals
+from hkflow.running.signals import Signals
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed: pip install 'hkflow[mpi]'")
 BESIDE = Path(sys.executable).parent / "mpiexec"

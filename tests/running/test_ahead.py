@@ -32,7 +32,7 @@ from hkflow.running import run as running
 from hkflow.running.beside import SecondProcess, second_process
 from hkflow.running.check import check
 from hkflow.running.compilation import Compilation
-from hkflow.running.run import certified
+from hkflow.running.ending import certified
 from hkflow.running.stages import (
     BOUND,
     HELD,
@@ -476,6 +476,7 @@ from hkflow.running import run as running
 from hkflow.running.beside import SecondProcess, second_process
 from hkflow.running.check import check
 from hkflow.running.compilation import Compilation
+from hkflow.running.ending import certified
 process = SecondProcess({program!r})
 made = ahead.Ahead(check({case!r})[1], "characteristics", process)
 made.start()

@@ -107,7 +107,7 @@ def test_a_run_that_was_broken_off_is_resumed(out, tmp_path, monkeypatch, capsys
     with pytest.raises(KeyboardInterrupt):
         hkflow.run(TABLES, out)
     monkeypatch.undo()
-    monkeypatch.setattr("hkflow.running.run.estimated", lambda *_: False)
+    monkeypatch.setattr("hkflow.running.ending.estimated", lambda *_: False)
     assert not hkflow.load(out).finished
     found = hkflow.run(TABLES, out)
     assert "is resumed" in capsys.readouterr().err and found.finished

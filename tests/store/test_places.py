@@ -34,7 +34,7 @@ def test_a_finished_run_that_is_resumed_keeps_what_it_said_until_it_is_said_agai
         there.update({name: (folder / name).exists() for name in run_folder.OF_THE_END[:3]})
         killed()
 
-    monkeypatch.setattr("hkflow.running.run.pack", look_and_die)
+    monkeypatch.setattr("hkflow.running.ending.pack", look_and_die)
     with pytest.raises(SystemExit):
         hkflow.resume(run.path)
     assert all(there.values()) and hkflow.load(run.path).errors.bars
@@ -45,13 +45,13 @@ def test_what_a_kill_leaves_out_at_the_end_is_made_when_the_case_is_met_again(
 ):
     """Error bars, here; the run is finished and read as such before."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hkflow.running.run.estimated", killed)
+        patch.setattr("hkflow.running.ending.estimated", killed)
         with pytest.raises(SystemExit):
             hkflow.run(case, tmp_path / "run")
     left = hkflow.load(tmp_path / "run")
     assert left.finished and left.errors is None
     assert hkflow.run(case, tmp_path / "run").errors.bars
-    monkeypatch.setattr("hkflow.running.run.estimated", killed)
+    monkeypatch.setattr("hkflow.running.ending.estimated", killed)
     assert hkflow.run(case, tmp_path / "run").errors.bars  # not once more
 
 

@@ -415,7 +415,7 @@ def test_a_run_killed_before_it_is_packed_is_not_measured_by_an_earlier_session(
         assert not study(path, folder).complete
     assert len(list((folder / "runs").glob("*/results.h5"))) == 2
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hkflow.running.run.pack", killed)
+        patch.setattr("hkflow.running.ending.pack", killed)
         with pytest.raises(SystemExit):
             study(path, folder)
     assert study(path, folder).complete and same(table_of(folder), wanted)

@@ -16,8 +16,8 @@ from typing import Any
 import numba
 
 from ..running.ahead import COMPANIONS, COMPILED, ERRORS, LEAVE, MAX_MARGIN, PICTURE
+from ..running.ending import certified
 from ..running.error_bars import estimated, made_beside
-from ..running.run import certified
 from ..running.stages import compile_stage
 from ..solving.solution import Solution
 from ..store.run import load

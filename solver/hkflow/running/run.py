@@ -22,27 +22,20 @@ from ..case.load import CaseFile, toml_of
 from ..case.memory import estimated_memory
 from ..case.preparation import Preparation
 from ..case.records import case_records, resumed_records, stored_records
-from ..certificates.certificate import certifies_margin
 from ..certificates.contradiction import contradiction
 from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE
 from ..files.userfiles import named
 from ..files.writing import write_json
 from ..methods.choice import kind_of, method_class
-from ..methods.method import Method
 from ..operators.ranks import ALONE, Alone
 from ..problem.problem import Problem
-from ..solving.final_margin import final_max_margin
-from ..solving.interrupts import Interrupts, unless_ctrl_c
+from ..solving.interrupts import unless_ctrl_c
 from ..solving.observer import Observer, as_observers
 from ..solving.registry import check_records, own_names
 from ..solving.result import versions
 from ..solving.solve import integrate, save_times
-from ..solving.state import LoopState
 from ..store.contents import read_header
-from ..store.estimates import write_errors
-from ..store.margins import write_max_margin
-from ..store.results import add_to_packed, pack
 from ..store.run import Run, load
 from ..store.run_folder import (
     FORMAT,
@@ -58,13 +51,13 @@ from ..store.run_folder import (
 from . import ahead
 from .again import git_commit, is_whole, mark_of, same_run
 from .check import build_case, build_method, read_case
-from .error_bars import broken_off, estimated
+from .ending import ended
+from .error_bars import Judge
 from .forecast import Forecast
-from .progress import PREPARING, ProgressBar, doing, next_place, say, wait_for
-from .repeats import repeated
+from .progress import PREPARING, ProgressBar, doing, next_place, say
+from .signals import Signals, Unasked
 from .watch import Watch
 
-SAID = 1  # what an observer's sentence counts among the numbers of signals: less than they do
 LARGE = 2e9  # bytes of a run beside which no companions are computed
 # of a Problem, besides the options of its method
 ARGUMENTS = (
@@ -132,16 +125,17 @@ def run(
         found = same_run(folder, mark, to_accuracy) if force is None else None
         if found is not None:
             return _met(found, given, quiet, watch)
-        session = Session(quiet, watch, observers, ranks, records)
+        session = Session(quiet, watch, observers, ranks, records, given)
         if to_accuracy:
             from .accuracy import run_to_accuracy
 
             def make(file, folder, force, judge):
-                return _make(file, _stated(file), folder, force, mark, session, judge=judge)
+                judged = replace(session, judge=judge)
+                return _make(file, _stated(file), folder, force, mark, judged)
 
             made = run_to_accuracy(make, file, folder, force, ranks, quiet)
         else:
-            made = _make(file, stated, folder, force, mark, session, given)
+            made = _make(file, stated, folder, force, mark, session)
         return _unless_interrupted(made, ranks)
 
 
@@ -158,6 +152,7 @@ class Session:
     """Who computes a run, or goes on with it, and who looks on; as the arguments of `run`.
 
     records : {name: function of a State}, those that the case names included once it is read
+    given : the Problem, if it was made in Python;  judge : of a run that is made to an accuracy
     """
 
     quiet: bool
@@ -165,6 +160,8 @@ class Session:
     observers: Sequence[Observer | Callable]
     ranks: Alone
     records: Mapping[str, Callable]
+    given: Problem | None = None
+    judge: Judge | None = None
 
 
 @dataclass(frozen=True)
@@ -201,11 +198,10 @@ def _met(found, given, quiet, watch):
     return found
 
 
-def _make(file, stated, folder, force, mark, session, given=None, judge=None):
-    """Make the run of a CaseFile in a folder; the arguments as of `run`.
+def _make(file, stated, folder, force, mark, session):
+    """Make the run of a CaseFile in a folder; folder, force : as of `run`.
 
-    mark : that it is known by when the folder is met again, or None;  judge : of a run that
-        is made to an accuracy
+    mark : that it is known by when the folder is met again, or None
     """
     case, problem, ranks = stated.case, stated.problem, session.ranks
     session = replace(session, records=stated.records | session.records)
@@ -227,17 +223,15 @@ def _make(file, stated, folder, force, mark, session, given=None, judge=None):
         inputs = problem.objective.inputs[:, :columns]
         header = _header(file, case, ranks) | _own(stated.own) | _prepared_by(problem)
         header |= _contradiction(problem, case, file.folder) | ({"mark": mark} if mark else {})
-        header |= {"accuracy": judge.wanted} if judge else {}
+        header |= {"accuracy": session.judge.wanted} if session.judge else {}
         with writing(folder):
             write_problem(folder, problem, inputs, header, _initial(problem, case))
 
     with ExitStack() as held:
         ranks.told(begin)
-        made = _integrate(
-            folder, method, case, RunWriter(folder), session, given=given, judge=judge
-        )
-    if given and made:  # whose functions may not be such as can be imported
-        made.problem = given
+        made = _integrate(method, case, RunWriter(folder), session)
+    if session.given and made:  # whose functions may not be such as can be imported
+        made.problem = session.given
     return made
 
 
@@ -316,11 +310,11 @@ def resume(
             method = ranks.all(lambda: build_method(stored.problem.distributed(ranks), stored.case))
         ranks.all(lambda: _continue(method, state, clock, stored))
         of_case = ranks.all(lambda: resumed_records(stored.own, given, folder))
-        session = Session(quiet, watch, observers, ranks, of_case | given)
+        judge = _judge_of(stored.header)
+        session = Session(quiet, watch, observers, ranks, of_case | given, judge=judge)
         remark = _on_missing(stored.records, session.records, clock)
         writer = RunWriter(folder, checkpoint, seconds)
-        judge = _judge_of(stored.header)
-        made = _integrate(folder, method, stored.case, writer, session, clock, remark, judge=judge)
+        made = _integrate(method, stored.case, writer, session, clock, remark)
     return _unless_interrupted(made, ranks)
 
 
@@ -345,25 +339,19 @@ def _on_missing(stored, records, clock):
     )
 
 
-def _integrate(
-    folder, method, case, writer, session, clock=None, remark="", given=None, judge=None
-):
+def _integrate(method, case, writer, session, clock=None, remark=""):
     """Take the steps of a run, and what its case asks for after them; returns its Run, None on all
     ranks but the first.
 
-    clock : of a run that goes on;  remark : added to its status;  given, judge : as of `_make`
+    clock : of a run that goes on;  remark : added to its status
     """
-    ranks, until = session.ranks, case.time.until_margin
-    own = as_observers(session.observers)
-    signals = Signals(ranks, own if ranks.size > 1 else ())
-    observers = [*(map(Unasked, own) if ranks.size > 1 else own), signals]
+    ranks, folder, own = session.ranks, writer.folder, as_observers(session.observers)
+    several = ranks.size > 1
+    signals = Signals(ranks, own if several else ())
+    observers = [*(map(Unasked, own) if several else own), signals]
     if not ranks.rank:
-        # a margin that ends a run is not foreseen
-        forecast = [Forecast()] if until is None else []
-        wanted, fresh = case.error.companions, clock is None and judge is None and given is None
-        if forecast and fresh and wanted != "none" and _leaves_room(case, method):
-            forecast.append(ahead.AsksForCompanions(folder, wanted == "all"))
-        observers = [writer, *observers, *forecast, ahead.WaitsForKernels()]
+        observers = [writer, *observers, *_forecast(method, case, folder, session, clock)]
+        observers.append(ahead.WaitsForKernels())
         if not session.quiet:
             observers.append(Watch() if session.watch else ProgressBar())
     with signals, writer:
@@ -373,7 +361,7 @@ def _integrate(
             observers,
             clock=clock,
             record_interval=case.time.records,
-            until_margin=until,
+            until_margin=case.time.until_margin,
             records=session.records,
             certifier=ahead.PatientCertifier,
         )
@@ -387,63 +375,28 @@ def _integrate(
     }
     if session.observers and not finished:
         said["observed"] = True  # perhaps ended by them
-    ended: list[Run] = []
-    ranks.told(lambda: ended.append(_ended(folder, case, said, session.quiet, given, judge)))
+    made: list[Run] = []
+
+    def end():
+        made.append(ended(folder, case, said, session.quiet, session.given, session.judge))
+
+    ranks.told(end)
     if signals.received == signal.SIGTERM and parent_process() is not None:
         # the run has heard it in the place of a process whose pool waits for its end
         os.kill(os.getpid(), signal.SIGTERM)
-    return ended[0] if ended else None
+    return made[0] if made else None
 
 
-def _ended(folder, case, said, quiet, given, judge):
-    """Write how a run ended, pack it, and add what its case asks for besides; returns its Run.
-
-    said : of status.json;  given, judge : as of `_make`
-    """
-    wanted, finished = case.error.companions, said["finished"]
-    # what the case asks for besides comes later: a kill until then is known by this
-    asks = _asks_for_more(case, judge)
-    with writing(folder):
-        write_json(folder / "status.json", said | ({"complete": False} if asks else {}))
-        made = _readable(load(folder))
-        pack(folder, made)  # whatever breaks off what follows, the run is whole
-        proves = certifies_margin(made.problem) and not said["signal"]
-        seconds = case.certificate.seconds if proves else 0.0
-        beside = ahead.tells_errors()
-        if beside and not finished:
-            ahead.give_up()
-            beside = False
-        if beside:
-            ahead.ask(ahead.ERRORS, folder, wanted)
-        elif seconds:
-            ahead.ask(ahead.MAX_MARGIN, folder, seconds)
-        added = not beside and estimated(made, given, wanted, quiet, judge)
-        if seconds:
-            added |= _certify(made, seconds, quiet)
-        if beside:
-            added |= _estimated_beside(made, wanted, quiet)
-        added |= repeated(made, quiet)
-        made = add_to_packed(made) if added else made
-        if asks:
-            write_json(folder / "status.json", said)
-    return made
-
-
-def _readable(run):
-    """A run that has ended, less what an earlier session left beside it, if that is damaged."""
-    run.end.pop("complete", None)
-    for name in ("errors", "repeats"):
-        try:
-            getattr(run, name)
-        except RunFolderError:
-            (run.path / f"{name}.h5").unlink()
-    return run
-
-
-def _asks_for_more(case, judge):
-    """Whether something is to be computed after the steps: error bars, max-margin or repeats."""
-    bars = judge is not None or case.error.companions != "none"
-    return bars or case.certificate.seconds > 0.0 or getattr(case.method, "repeats", 1) > 1
+def _forecast(method, case, folder, session, clock):
+    """Observers who look at what is to come: how long the run will take, and, for one that begins,
+    its companions."""
+    if case.time.until_margin is not None:
+        return []  # when a margin is reached is not foreseen
+    wanted, fresh = case.error.companions, clock is None
+    plain = session.judge is None and session.given is None
+    if fresh and plain and wanted != "none" and _leaves_room(case, method):
+        return [Forecast(), ahead.AsksForCompanions(folder, wanted == "all")]
+    return [Forecast()]
 
 
 def _leaves_room(case, method):
@@ -451,41 +404,6 @@ def _leaves_room(case, method):
     if ahead.CURRENT.ahead is None:
         return False
     return estimated_memory(case, method.problem.objective) <= LARGE
-
-
-def _estimated_beside(run, companions, quiet):
-    """As `estimated`, by the second process; by this one if that fails. Ctrl-C costs the error bars
-    alone."""
-    try:
-        with doing("estimating errors", quiet):
-            found = ahead.answer(ahead.ERRORS, None)
-    except KeyboardInterrupt:
-        ahead.give_up()
-        write_errors(run.path, broken_off(run))
-        return True
-    return estimated(run, None, companions, quiet) if found is None else found
-
-
-def _certify(run, seconds, quiet):
-    """Add the max-margin of the data to the folder of a run, which is complete without, where the
-    second process does not; returns whether there is one. Ctrl-C costs it alone."""
-    try:
-        wait_for(ahead.MAX_MARGIN, quiet)
-        with doing("max-margin", quiet):
-            beside = ahead.answer(ahead.MAX_MARGIN, seconds)
-            return certified(run, seconds) if beside is None else beside
-    except KeyboardInterrupt:  # without it, the run's own interval stands
-        ahead.give_up()
-        return False
-
-
-def certified(run: Run, seconds: float) -> bool:
-    """Write the max-margin of a run's data into its folder, if it is found in time; returns whether
-    it is."""
-    found = final_max_margin(run, seconds)
-    if found is not None:
-        write_max_margin(run.path, found)
-    return found is not None
 
 
 def _continue(method, state, clock, stored):
@@ -542,42 +460,3 @@ def _contradiction(problem, case, folder):
     none do."""
     found = contradiction(problem.objective)
     return {"contradiction": found.sentence(lines_of_data(case, folder))} if found else {}
-
-
-class Unasked(Observer):
-    """An observer whom the loop does not ask whether to stop: Signals does, for all ranks."""
-
-    def __init__(self, observer: Observer) -> None:
-        told = ("start", "record", "step", "save", "finish")
-        vars(self).update({name: getattr(observer, name) for name in told})
-
-
-class Signals(Interrupts, Observer):
-    """Ends a run after the current step on SIGINT or SIGTERM to any of its ranks, or as soon as
-    observers say so on any of them; a second signal ends it at once."""
-
-    def __init__(self, ranks: Alone = ALONE, observers: Sequence[Observer] = ()) -> None:
-        super().__init__()
-        self.ranks, self.observers, self.seen = ranks, observers, 0
-        self.received: int | None = None
-        self.witnesses: tuple[float, ...] = ()
-
-    def _receive(self, number, _frame):
-        self.seen = int(number)
-        self.__exit__()
-
-    def step(self, method: Method, clock: LoopState) -> None:
-        self.witnesses = clock.time, method.current.mass, clock.budget["energy_exchanged"]
-
-    def stop(self) -> str | None:
-        said = next(filter(None, (observer.stop() for observer in self.observers)), None)
-        number = self.ranks.largest(self.seen or (SAID if said else 0), self.witnesses)
-        if number == SAID:
-            return self.ranks.first(said)
-        self.received = number or None
-        return f"Interrupted by {signal.Signals(number).name}" if number else None
-
-    def finish(self, method: Method, clock: LoopState, status: str) -> None:
-        """A signal in the last step is no reason to stop, but whoever called hears of it: on
-        this rank alone, for the others may have ended by an error."""
-        self.received = self.received or self.seen or None
