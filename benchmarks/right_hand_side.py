@@ -119,7 +119,7 @@ def rows(threads, quick):
 
 def coupling(n, repeats):
     """The rows of a Gram matrix of ATOMS features at n data, and of a Cholesky factor of it."""
-    from hkflow.methods.stepping.implicit_residuals import cholesky_solve
+    from hkflow.methods.stepping.newton import cholesky_solve
     from hkflow.operators.matrix import add_gram
 
     rng = np.random.default_rng(0)

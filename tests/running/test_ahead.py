@@ -24,7 +24,7 @@ from hkflow.methods.characteristics import backward
 from hkflow.methods.choice import make_method
 from hkflow.methods.frozen_relu import movement, tangent_gram
 from hkflow.methods.particles import waveform
-from hkflow.methods.stepping import implicit_residuals
+from hkflow.methods.stepping import implicit_loss_gradients
 from hkflow.operators import dense
 from hkflow.operators.dense import blocked
 from hkflow.running import ahead, beside
@@ -55,7 +55,7 @@ KERNELS = [
     (tangent_gram, "movable"),
     (tangent_gram, "tangents"),
     (tangent_gram, "add_squares"),
-    (implicit_residuals, "newton"),
+    (implicit_loss_gradients, "newton"),
     (caps, "branch_and_bound"),
     (search, "_walk"),
     (backward, "trace"),

@@ -98,7 +98,7 @@ def _coupling_of_held(feature, inputs):
 
 
 def _implicit_steps(feature, inputs):
-    from ..methods.stepping.implicit_residuals import Coupling
+    from ..methods.stepping.implicit_loss_gradients import Coupling
 
     coupling = Coupling.stored(_datum(feature, inputs), 0.0, np.eye(1))
     coupling.solve(1.0, np.zeros(1), -np.ones(1))

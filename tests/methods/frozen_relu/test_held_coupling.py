@@ -13,7 +13,7 @@ from hkflow.methods.frozen_relu import tangent_gram
 from hkflow.methods.frozen_relu.tangent_gram import held_coupling, in_span, on_kinks
 from hkflow.methods.particles.tangent_gram import coupling_matrix
 from hkflow.methods.step import Step
-from hkflow.methods.stepping.implicit_residuals import Coupling
+from hkflow.methods.stepping.implicit_loss_gradients import Coupling
 
 
 def margins(seed, cells=162):

@@ -13,16 +13,10 @@ import hkflow
 from hkflow.methods.choice import make_method
 from hkflow.methods.particles import points
 from hkflow.methods.particles.tangent_gram import coupling_matrix
-from hkflow.methods.stepping import implicit, implicit_residuals
-from hkflow.methods.stepping.implicit import coupled_residuals
-from hkflow.methods.stepping.implicit_residuals import (
-    INDEFINITE,
-    LOST,
-    Coupling,
-    cholesky_solve,
-    leading,
-    solve_positive,
-)
+from hkflow.methods.stepping import implicit, implicit_loss_gradients
+from hkflow.methods.stepping.implicit import coupled_loss_gradients
+from hkflow.methods.stepping.implicit_loss_gradients import Coupling, leading
+from hkflow.methods.stepping.newton import INDEFINITE, LOST, cholesky_solve, solve_positive
 from hkflow.solving.solve import integrate
 from hkflow.solving.stepsize import StepControl
 
@@ -171,7 +165,7 @@ def test_a_matrix_that_rounding_made_indefinite_is_solved_for_all_the_same(loss,
     h, start = rng.normal(size=6), np.zeros(6)
     objective.evaluate_risk(h, 5.0, start)
     compiled = stored.solve(0.3, h, start)
-    name = "hkflow.methods.stepping.implicit_residuals.newton"
+    name = "hkflow.methods.stepping.implicit_loss_gradients.newton"
     monkeypatch.setattr(name, lambda *_: INDEFINITE)
     assert stored.solve(0.3, h, start) == pytest.approx(compiled, rel=1e-9, abs=1e-15)
     if loss != "smooth-logistic-margin":  # which has another way
@@ -385,7 +379,7 @@ def test_the_smooth_logistic_margin_needs_a_stored_coupling_below_margins_of_35(
         hkflow.Problem(mesh, logistic, flow, (1, -1), start), imex="implicit"
     )
     assert method.knows_implicit()  # uniform start: all margins are 0
-    monkeypatch.setattr("hkflow.methods.stepping.implicit_residuals.DENSE", 0)
+    monkeypatch.setattr("hkflow.methods.stepping.implicit_loss_gradients.DENSE", 0)
     assert not method.knows_implicit()
     grown = hkflow.solve(hkflow.Problem(mesh, exponential, flow, (1, -1), start), 2.0).states[-1]
     method.load(grown)
@@ -483,7 +477,7 @@ def test_leading_data_make_all_loss_gradients(monkeypatch):
     assert count < 500
     for name, value in (("FEW", 1000), ("Coupling.leading", three_lead)):
         with monkeypatch.context() as patch:
-            patch.setattr(f"{implicit_residuals.__name__}.{name}", value)
+            patch.setattr(f"{implicit_loss_gradients.__name__}.{name}", value)
             others, their, leads = implicit_step_of_many_data()
         assert leads == (600 if name == "FEW" else 3)
         assert np.abs(others - h).max() < 1e-8 * np.abs(h).max()
@@ -526,15 +520,17 @@ def test_few_points_and_many_data_tell_their_stiffness_without_k(monkeypatch):
 
 
 def answer_of_a_linear_flow(margins, tau, log_scale=5.0, **options):
-    """What coupled_residuals make of data of a smooth margin whose predictions are linear in r: the
-    objective, r, the step and the predictions."""
+    """What coupled_loss_gradients make of data of a smooth margin whose predictions are linear in
+    r: the objective, r, the step and the predictions."""
     n, rng = len(margins), np.random.default_rng(0)
     objective, root = an_objective("smooth-margin", n), rng.normal(size=(n, 20))
     K, h, guess = root @ root.T / 20, objective.targets * margins, np.zeros(n)
     objective.evaluate_risk(h, log_scale, guess)
     coupling = Coupling(objective, log_scale, lambda data: K[np.ix_(data, data)], **options)
     assert len(coupling.leading(guess)) == 1
-    r, step = coupled_residuals(coupling, lambda r, tau, step: h - tau * (K @ r), tau, guess, 1e-4)
+    r, step = coupled_loss_gradients(
+        coupling, lambda r, tau, step: h - tau * (K @ r), tau, guess, 1e-4
+    )
     return objective, r, step, h - tau * (K @ r)
 
 

@@ -18,7 +18,7 @@ from ..particles.points import PointMethod
 from ..step import SMALLEST, Step, budget_error
 from ..stepping.extrapolation import GAUSS, HISTORY, extrapolate, usable
 from ..stepping.implicit import check_imex
-from ..stepping.implicit_residuals import Coupling
+from ..stepping.implicit_loss_gradients import Coupling
 from .history import Recorder
 
 ROUNDINGS = 16.0  # of predictions, as sums over all mass

@@ -21,7 +21,7 @@ from ..rules import (
 )
 from ..step import Step
 from ..stepping.implicit import ImplicitSteps, check_imex
-from ..stepping.implicit_residuals import DENSE, Coupling
+from ..stepping.implicit_loss_gradients import DENSE, Coupling
 from .capture import captures
 from .limiters import limiter_code
 from .right_hand_side import RightHandSide

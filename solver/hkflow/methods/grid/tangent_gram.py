@@ -10,7 +10,7 @@ from ...operators.matrix import add_gram
 from ...problem.problem import Problem
 from ..frozen_relu.kinks import Kinks
 from ..frozen_relu.tangent_gram import held_coupling, on_kinks
-from ..stepping.implicit_residuals import DENSE, Coupling
+from ..stepping.implicit_loss_gradients import DENSE, Coupling
 from . import kernels
 from .capture_kernels import coupling_product
 from .state import Evaluation

@@ -13,7 +13,7 @@ from ...objectives.protocol import prediction_shape
 from ...operators.dense import blocked, unblocked
 from ..step import NO_GROWTH, Step
 from ..stepping.implicit import PER_STEP, SUBSTEPS, ImplicitSteps, implicit_step
-from ..stepping.implicit_residuals import STORED, Coupling
+from ..stepping.implicit_loss_gradients import STORED, Coupling
 from . import kernels
 from .in_span import InSpan
 from .tangent_gram import coupling_matrix, coupling_product, knows_slopes

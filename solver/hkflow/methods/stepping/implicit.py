@@ -23,7 +23,7 @@ from ...arguments import Floats, check_choice
 from ...objectives.objective import Objective
 from ..method import Method
 from ..step import SMALLEST, Step
-from .implicit_residuals import FEW, Coupling, curvatures, implicit_is_known, leading
+from .implicit_loss_gradients import FEW, Coupling, curvatures, implicit_is_known, leading
 
 IMEX = ("auto", "explicit", "implicit")
 ENTER, LEAVE = 0.4, 0.1  # shares of the stability limit
@@ -175,7 +175,7 @@ def implicit_step(
     ):
         flow_with = partial(frozen, begin, after)
         renewed = partial(coupling_at, after) if coupling_at else None
-        loss_gradient, spent = coupled_residuals(
+        loss_gradient, spent = coupled_loss_gradients(
             coupling, flow_with, dt * implicit, guess, tolerance, renewed
         )
         if taken != implicit and not spent.rejection:
@@ -190,7 +190,7 @@ def implicit_step(
     return step
 
 
-def coupled_residuals(
+def coupled_loss_gradients(
     coupling: Coupling,
     flow_with: Callable[..., Floats],
     tau: float,
@@ -245,7 +245,7 @@ def coupled_residuals(
 
 
 def _coupled_among(coupling, flow_with, tau, driving, guess, tolerance, renewed):
-    """`coupled_residuals` of data that all lead.
+    """`coupled_loss_gradients` of data that all lead.
 
     driving : (n_data,) loss gradients of the first flow;  guess : (n_data,) of the answer
     The linear model h − τ K r, and K, are corrected by what the flow really does until both agree

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ...step import Step
 from ...stepping.implicit import SUBSTEPS, implicit_step
-from ...stepping.implicit_residuals import Coupling
+from ...stepping.implicit_loss_gradients import Coupling
 from ..state import Evaluation
 from .stepper import Stepper
 

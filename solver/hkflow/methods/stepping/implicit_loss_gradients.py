@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arguments import Floats
-from ...compiled import njit
 from ...objectives.losses import LARGE_MARGIN, LARGEST_LOG
 from ...objectives.objective import Objective
-from ...operators.matrix import TILE, tile_sums
 from ..step import SMALLEST
+from .newton import EPS, FOUND, INDEFINITE, STILL, newton, solve_positive
 
 DENSE = 512  # data up to which K is stored and factorised at little cost
 FEW = 256  # data up to which K among all of them costs less than everything else
@@ -29,15 +28,21 @@ LIGHT = 1e-14  # share of the largest loss gradient from which a datum leads
 # temperature below which float64 cannot tell the margins apart, relative to their size
 COLDEST = 1e-11
 COOLING = 0.2
-EPS = np.finfo(float).eps
 MOST_PRODUCTS, SETTLED = 8, 1.01  # of the power method, which ends where its value grows no more
-# share of the largest weight below which data do not enter Newton's system: others lead them
-NEGLIGIBLE = 1e-9
-STILL = 8  # Newton steps that are rounding; a weight that is to grow doubles its log in one
 MOST_NEWTON_STEPS = 80
-FOUND, LOST, INDEFINITE = range(3)  # how Newton's method ends
 # curvatures are bounded below for larger scales: their squares are numbers, and all is stiff there
 STIFF_LOG = 200.0
+
+
+def implicit_is_known(objective: Objective, predictions: Floats, log_scale: float) -> bool:
+    """Whether `Coupling.solve` can do it: for built-in risks of data, for the smooth logistic
+    margin only with K stored, or from margins of 35 on."""
+    risk = objective.risk
+    if risk.tail is None or len(predictions) == 0:
+        return False
+    if risk.tail == "logistic" and risk.scaled is not None:
+        return len(predictions) <= DENSE or large_margins(objective, predictions, log_scale)
+    return True
 
 
 class Coupling:
@@ -135,7 +140,7 @@ class Coupling:
         top, largest = leads[np.argmax(sizes)], np.log(sizes.max())
         u = y * predictions
         theta = -u / self.among(leads).temperature(tau, u[leads])
-        if self.objective.risk.scaled is not None:
+        if self._smooth:
             theta += largest - np.log(q[top]) - theta[top]
         elif self._logistic:
             theta = -np.logaddexp(0.0, -theta)
@@ -194,39 +199,38 @@ class Coupling:
     def solve(self, tau: float, predictions: Floats, guess: Floats) -> Floats | None:
         """The loss gradients r with r = ∇R(h − τ K r), (n_data,), or None if they are not found;
         predictions h, guess (n_data,). Data of weight 0 have none."""
-        objective, log_scale, n = self.objective, self.log_scale, len(predictions)
+        objective, risk, log_scale = self.objective, self.objective.risk, self.log_scale
         if not objective.weights.all():
             counting = np.flatnonzero(objective.weights)
             part = self.among(counting).solve(tau, predictions[counting], guess[counting])
-            return None if part is None else _widened(part, counting, n)
-        if objective.risk.tail == "square":
+            return None if part is None else _widened(part, counting, len(predictions))
+        if risk.tail == "square":
             cold = np.exp(-log_scale)
             return self._system(
                 tau, cold / objective.weights, predictions - cold * objective.targets
             )
-        y, q = objective.targets, objective.weights
+        found = self._dual(tau, predictions, guess)
+        if not (risk.tail == "logistic" and self._smooth):
+            return found
+        if large_margins(objective, predictions, log_scale):
+            return found
+        if self.matrix is None:  # down to half these margins the tails differ by e^−17
+            return found if large_margins(objective, 2.0 * predictions, log_scale) else None
+        return self._primal(tau, predictions, guess, found)
+
+    def _dual(self, tau, predictions, guess):
+        """The same for a tail, by Newton's method for the convex problem in r; of the smooth
+        logistic margin with the exponential tail."""
+        y, q = self.objective.targets, self.objective.weights
         u = y * predictions
         cold = self.temperature(tau, u)
-        smooth = objective.risk.scaled is not None
         theta = np.log(np.maximum(-y * guess, 1e-300) / q)
-        if not smooth:
-            theta = np.minimum(
-                theta,
-                -np.log1p(np.exp(np.clip(u / cold, -50.0, 500.0))) if self._logistic else np.inf,
-            )
-        warm = self._newton(tau, u, cold, theta, 12, 1e-12)
-        if warm is None and smooth:
-            warm = self._cooled(tau, u, cold, np.ptp(u) + self._shift(tau))
-        found = None if warm is None else -y * q * np.exp(warm)
-        if (
-            smooth
-            and objective.risk.tail == "logistic"
-            and not large_margins(objective, predictions, log_scale)
-        ):
-            if self.matrix is None:  # down to half these margins the tails differ by e^−17
-                return found if large_margins(objective, 2.0 * predictions, log_scale) else None
-            return self._primal(tau, predictions, guess, found)
-        return found
+        if self._logistic:
+            theta = np.minimum(theta, -np.log1p(np.exp(np.clip(u / cold, -50.0, 500.0))))
+        found = self._newton(tau, u, cold, theta, 12, 1e-12)
+        if found is None and self._smooth:
+            found = self._cooled(tau, u, cold, np.ptp(u) + self._shift(tau))
+        return None if found is None else -y * q * np.exp(found)
 
     def temperature(self, tau: float, u: Floats) -> float:
         """ε, or the lowest at which margins u (n_data,) can be told apart."""
@@ -239,8 +243,8 @@ class Coupling:
         return tau * np.abs(self.times(y * (1.0 / len(y)))).max()
 
     def _primal(self, tau, predictions, *guesses):
-        """The same for a risk whose conjugate has no closed form: Newton's method for the minimum
-        of the convex function
+        """The same for a risk whose conjugate R* has no closed form: Newton's method for the
+        minimum of the convex function
 
             Φ(r) = R(h − τ K r) + ½ τ rᵀK r,   ∇Φ = τ K (r − ∇R),   (1 + τ H K) δ = ∇R − r,   H =
             ∂²R
@@ -276,9 +280,13 @@ class Coupling:
         return None
 
     @property
+    def _smooth(self):
+        """Whether the risk is a smooth margin: then Σ_i −y_i r_i = 1."""
+        return self.objective.risk.scaled is not None
+
+    @property
     def _logistic(self):
-        risk = self.objective.risk
-        return risk.tail == "logistic" and risk.scaled is None
+        return self.objective.risk.tail == "logistic" and not self._smooth
 
     def _cooled(self, tau, u, cold, spread):
         """θ = log(a/q) from a temperature at which it is a plain soft-argmin down to the wanted
@@ -303,15 +311,11 @@ class Coupling:
             found = theta.copy()
             state = newton(
                 self._pulled, tau, u, self.objective.weights, temperature,
-                self.objective.risk.scaled is not None, self._logistic, most, tolerance, found,
+                self._smooth, self._logistic, most, tolerance, found,
             )  # fmt: skip
             if state != INDEFINITE:
                 return found if state == FOUND else None
-        q, y, smooth = (
-            self.objective.weights,
-            self.objective.targets,
-            self.objective.risk.scaled is not None,
-        )
+        q, y, smooth = self.objective.weights, self.objective.targets, self._smooth
         last, still, pull, logistic = np.inf, 0, tau * y, self._logistic
         highest = np.maximum.reduce
         for _ in range(most):
@@ -407,173 +411,15 @@ def leading(objective: Objective, loss_gradient: Floats) -> NDArray[np.int64]:
     return np.flatnonzero(objective.counts & (sizes >= LIGHT * sizes.max()))
 
 
-def _widened(v, places, n):
-    """v (n_places,) at its places among n, 0 elsewhere."""
-    out = np.zeros(n)
-    out[places] = v
-    return out
-
-
-def solve_positive(matrix: Floats, right: Floats) -> Floats:
-    """x of matrix x_k = right_k, rows (n_right, n); matrix (n, n) symmetric and positive definite.
-
-    Not by LAPACK, unless rounding has made the matrix indefinite: OpenBLAS spreads even small
-    factorisations over threads that wait for one another, ten times as long where others compute.
-    Raises LinAlgError for a singular matrix.
-    """
-    out = right.copy()
-    if cholesky_solve(matrix.copy(), out):
-        return out
-    return np.asarray(np.linalg.solve(matrix, right.T).T, dtype=np.float64)
-
-
-@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
-def cholesky_solve(matrix, right):
-    """Solve for rows of `right` (n_right, n), in place; returns whether the matrix (n, n) is
-    positive definite. Its lower half is overwritten by its Cholesky factor, tile by tile: what the
-    columns before take away is summed for sixteen numbers at once."""
-    n = len(matrix)
-    for i in range(0, n, TILE):
-        for j in range(0, i + 1, TILE):
-            sums = tile_sums(matrix, i, matrix, j, j)
-            for k in range(i, min(i + TILE, n)):
-                for m in range(j, min(j + TILE, k + 1)):
-                    value = matrix[k, m] - sums[k - i][m - j]
-                    for c in range(j, m):
-                        value -= matrix[k, c] * matrix[m, c]
-                    if m < k:
-                        matrix[k, m] = value / matrix[m, m]
-                    elif value > 0.0:
-                        matrix[k, m] = np.sqrt(value)
-                    else:
-                        return False
-    for x in right:
-        for j in range(n):
-            total = 0.0
-            for i in range(j):
-                total += matrix[j, i] * x[i]
-            x[j] = (x[j] - total) / matrix[j, j]
-        for j in range(n - 1, -1, -1):
-            x[j] /= matrix[j, j]
-            for i in range(j):
-                x[i] -= matrix[j, i] * x[j]
-    return True
-
-
-@njit(cache=True, error_model="numpy")
-def newton(pulled, tau, u, q, temperature, smooth, logistic, most, tolerance, theta):
-    """Coupling._newton with K stored, in place; returns FOUND, LOST or INDEFINITE, where rounding
-    has left no positive matrix.
-
-    pulled (n, n): y_i K_ij y_j;  u, q, theta (n,): margins, weights, θ;  smooth, logistic: bool
-    """
-    n, farthest = len(theta), 0.0
-    room, pair, scratch = np.empty(n * n), np.empty(2 * n), np.empty((6, n))
-    heavy = np.empty(n, dtype=np.int64)
-    # loops, since each expression of whole arrays takes a tenth of a second and more to compile
-    a, gradient, entropy = scratch[0], scratch[1], scratch[2]
-    answer, change, driven = scratch[3], scratch[4], scratch[5]
-    for i in range(n):
-        farthest = max(farthest, abs(u[i]))
-    last, still = np.inf, 0
-    for _ in range(most):
-        if smooth:
-            highest, total = theta[0], 0.0
-            for i in range(n):
-                highest = max(highest, theta[i])
-            for i in range(n):
-                total += q[i] * np.exp(theta[i] - highest)
-            highest += np.log(total)
-            for i in range(n):
-                theta[i] -= highest
-        top, moved, finite = 0.0, 0.0, True
-        for i in range(n):
-            a[i] = q[i] * np.exp(theta[i])
-            top = max(top, a[i])
-        multiply(pulled, tau, a, answer)
-        count = 0
-        for i in range(n):
-            moved = max(moved, abs(answer[i]))
-            free = -np.expm1(theta[i]) if logistic else 1.0  # 1 − a/q
-            gradient[i] = u[i] + answer[i] + temperature * theta[i]
-            if logistic:
-                gradient[i] -= temperature * np.log(free)
-            entropy[i] = temperature / free
-            if a[i] >= NEGLIGIBLE * top:
-                heavy[count] = i
-                count += 1
-        system, solved = room[: count * count].reshape(count, count), pair[: 2 * count]
-        solved = solved.reshape(2, count)
-        for k in range(count):
-            i = heavy[k]
-            solved[1, k] = np.sqrt(a[i])
-            solved[0, k] = -solved[1, k] * gradient[i]
-            for m in range(k + 1):
-                system[k, m] = tau * solved[1, k] * pulled[i, heavy[m]] * solved[1, m]
-            system[k, k] += entropy[i]
-        if not cholesky_solve(system, solved):
-            return INDEFINITE
-        multiplier = 0.0
-        if smooth:
-            above = below = 0.0
-            for k in range(count):
-                above += np.sqrt(a[heavy[k]]) * solved[0, k]
-                below += np.sqrt(a[heavy[k]]) * solved[1, k]
-            multiplier = -above / below
-        for i in range(n):
-            change[i] = 0.0
-            gradient[i] = multiplier - gradient[i]
-        for k in range(count):
-            i = heavy[k]
-            whole = solved[0, k] + multiplier * solved[1, k]
-            change[i] = whole / np.sqrt(a[i]) if a[i] > 0.0 else 0.0
-        for i in range(n):
-            driven[i] = a[i] * change[i]
-        multiply(pulled, tau, driven, answer)
-        size, largest = 0.0, -np.inf
-        for i in range(n):
-            # there the entropy alone answers, which the scaled system does not resolve
-            if a[i] < 1e-6 * top:
-                change[i] = (gradient[i] - answer[i]) / entropy[i]
-            most_change = -0.5 * theta[i] if logistic else max(2.0, -0.5 * theta[i])  # a < q
-            if change[i] > most_change:
-                change[i] = most_change
-            theta[i] += change[i]
-            finite &= abs(theta[i]) < np.inf
-            size, largest = max(size, abs(a[i] * change[i]) / top), max(largest, change[i])
-        if not finite:
-            return LOST
-        # or rounding has taken over: at once, or so often that nothing grows behind it
-        stands = size > 0.3 * last
-        if largest < 1.0 and (size <= tolerance or size < 1e-6 and stands):
-            return FOUND
-        noise = 4.0 * EPS * (farthest + moved) / temperature
-        still = still + 1 if stands and size <= max(noise, 1e-6) else 0
-        if still == STILL:
-            return FOUND
-        last = size
-    return LOST
-
-
-@njit(cache=True, fastmath={"reassoc", "contract"})
-def multiply(matrix, factor, x, out):
-    """out = factor · matrix x."""
-    for i in range(len(x)):
-        total = 0.0
-        for j in range(len(x)):
-            total += matrix[i, j] * x[j]
-        out[i] = factor * total
-
-
-def implicit_is_known(objective: Objective, predictions: Floats, log_scale: float) -> bool:
-    """Whether `Coupling.solve` can do it: for built-in risks of data, for the smooth logistic
-    margin only with K stored, or from margins of 35 on."""
-    risk = objective.risk
-    if risk.tail is None or len(predictions) == 0:
-        return False
-    if risk.tail == "logistic" and risk.scaled is not None:
-        return len(predictions) <= DENSE or large_margins(objective, predictions, log_scale)
-    return True
+def curvatures(objective: Objective, loss_gradient: Floats, log_scale: float) -> Floats:
+    """Diagonal of e^L ∂²R/∂h², (n_data,), an upper bound of the matrix (up to L = 200)."""
+    scale, q = np.exp(min(log_scale, STIFF_LOG)), objective.weights
+    size = np.abs(loss_gradient)
+    if objective.risk.tail == "square":
+        return scale * q
+    if objective.risk.tail == "logistic" and objective.risk.scaled is None:
+        return scale * size * (1.0 - size / np.where(q > 0.0, q, 1.0))
+    return scale * size
 
 
 def large_margins(objective: Objective, predictions: Floats, log_scale: float) -> bool:
@@ -596,12 +442,8 @@ def logistic_margin_hessian(
     )
 
 
-def curvatures(objective: Objective, loss_gradient: Floats, log_scale: float) -> Floats:
-    """Diagonal of e^L ∂²R/∂h², (n_data,), an upper bound of the matrix (up to L = 200)."""
-    scale, q = np.exp(min(log_scale, STIFF_LOG)), objective.weights
-    size = np.abs(loss_gradient)
-    if objective.risk.tail == "square":
-        return scale * q
-    if objective.risk.tail == "logistic" and objective.risk.scaled is None:
-        return scale * size * (1.0 - size / np.where(q > 0.0, q, 1.0))
-    return scale * size
+def _widened(v, places, n):
+    """v (n_places,) at its places among n, 0 elsewhere."""
+    out = np.zeros(n)
+    out[places] = v
+    return out
