@@ -89,19 +89,13 @@ def test_sibling_without_events_the_valley_is_missed(monkeypatch):
     theta, r = np.array([0.6, 0.0, 0.8]), np.array([[1.0, 1.0, 0.3, -0.3]])
     move = Sliding(Kinks.of(RELU, VALLEY), False, 1)
     jumps, constant = move.potential(r)
-    y, at_nodes = np.append(theta, 1.0) / np.sqrt(2.0), np.zeros((1, 4))
-    shapes = (2, 1, 3), (sliding.TERMS, 4), (3, 3), (2, 3, 3), (2, 2)
-    scratch = [np.zeros(shape) for shape in shapes]
-    lists, limits, room = np.zeros((5, 2), dtype=np.int64), np.zeros((3, 2)), np.zeros((1, 3, 3, 1))
-    (held, known), distance = np.zeros((2, 3), dtype=np.int64), np.zeros(sliding.TERMS)
-    tangents, levels, frames = np.zeros((0, 3)), np.zeros((2, 2)), np.zeros((2, 3))
+    scratch = move.scratch(1, 1)
+    scratch.states[0, 0] = np.append(theta, 1.0) / np.sqrt(2.0)
     sliding.move.py_func(
-        y, np.zeros(4), 1.0, (), jumps, constant[:, 0], move.normals, move.rows, 1.0, 0.0, 0.0,
-        np.zeros(1), np.zeros(1), 4.0, True, np.ones(1), 100, *scratch, lists, limits, tangents,
-        room, levels, frames, held, known, distance, np.zeros(1), at_nodes, np.zeros(1),
-        np.zeros(len(sliding.SUMS)),
+        1.0, (), jumps, constant[:, 0], move.normals, move.rows, 1.0, 0.0, 0.0, np.zeros(1),
+        np.zeros(1), 4.0, True, np.ones(1), 100, scratch, 0, np.zeros(len(sliding.SUMS)),
     )  # fmt: skip
-    assert np.abs(np.sqrt(2.0) * at_nodes[0, :3] - valley(theta, 0.3, 4.0)).max() > 0.1
+    assert np.abs(np.sqrt(2.0) * scratch.at_nodes[0, 0, :3] - valley(theta, 0.3, 4.0)).max() > 0.1
 
 
 @pytest.mark.parametrize("joint", [False, True])

@@ -24,8 +24,12 @@ A piece of a path ends where n_k·a, a multiplier or its room κ − μ changes 
 something holds: zeros of polynomials. What the particle does there is `settle`'s choice.
 """
 
-import numpy as np
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arguments import Floats
 from ...compiled import njit
 from ...operators.parallel_loops import divided_loop
 from ..frozen_relu.frozen import SLIP, TOUCH, add, along, dot, project, settle
@@ -46,6 +50,43 @@ SUMS = (
     "failures",
 )  # fmt: skip
 MASS, FIRST, REACTION, STEEP, EXCHANGE, CROSSINGS, CAPTURES, RELEASES, FAILURES = range(9)
+
+
+class Scratch(NamedTuple):
+    """Arrays that a particle is moved with, for each group of blocks, which is one thread's: the
+    first axis.
+
+    polynomials (2, degree + 1, outputs · q) : forces of all kinks that the particle is not on, and
+        of those and the ones that hold it, about the time of the piece
+    terms (TERMS, p + outputs) : Taylor coefficients of y;  states (2, p + outputs) : y, a node
+    vectors (3, q) : two forces, the direction of the particle;  directions (outputs,) : b
+    values (2, n_kinks) : n_k·y, sides;  tangents (n_kinks, q) : for kinks off the origin
+    lists (5, n_kinks), limits (3, n_kinks), basis (2, q, q), known (q,) : see `settle`; the last
+        list has the sides from which kinks were met
+    held_kinks (q,) : those that hold it;  frames (2, q) : see `frame`
+    room (outputs, 3, q, …) : multipliers, see `hold`;  levels (2, degree + 2) : see `heights`
+    distance (TERMS,) : of a kink, a polynomial
+    at_nodes (n_nodes, p + outputs), growths (n_nodes,) : y and the growth of log m at the nodes
+    """
+
+    polynomials: Floats
+    terms: Floats
+    states: Floats
+    vectors: Floats
+    directions: Floats
+    values: Floats
+    tangents: Floats
+    lists: NDArray[np.int64]
+    limits: Floats
+    basis: Floats
+    known: NDArray[np.int64]
+    held_kinks: NDArray[np.int64]
+    frames: Floats
+    room: Floats
+    levels: Floats
+    distance: Floats
+    at_nodes: Floats
+    growths: Floats
 
 
 @njit(cache=True)
@@ -514,24 +555,30 @@ def place(y, centre, radius, out):
 
 @njit(cache=True, error_model="numpy")
 def move(
-    y, node, mass, several, jumps, constant, normals, rows, alpha, beta, decay, drift, shift, time,
-    halves, nodes, most, polynomials, all_terms, vectors, basis, values, lists, limits, tangents,
-    room, levels, frames, held_kinks, known, distance, u, at_nodes, growths, sums,
+    mass, several, jumps, constant, normals, rows, alpha, beta, decay, drift, shift, time, halves,
+    nodes, most, scratch, group, sums,
 ):  # fmt: skip
-    """Move one particle over a step, time 0 … 1 in units of `time`; the arrays of move_particles.
+    """Move one particle, the first of the states of a group, over a step, time 0 … 1 in units of
+    `time`; the arrays of move_particles.
 
-    y (p + outputs,): overwritten;  at_nodes (n_nodes, p + outputs), growths (n_nodes,): y and the
-    growth of log m at the nodes. One loop: a piece of the path, then what happens at its end; its
-    parts share more arrays than they have lines.
+    One loop: a piece of the path, then what happens at its end; its parts share more arrays than
+    they have lines.
     """
+    y, node, u = scratch.states[group, 0], scratch.states[group, 1], scratch.directions[group]
+    all_terms, distance, basis = scratch.terms[group], scratch.distance[group], scratch.basis[group]
+    lists, limits, tangents = scratch.lists[group], scratch.limits[group], scratch.tangents[group]
+    held_kinks, known, room = scratch.held_kinks[group], scratch.known[group], scratch.room[group]
+    at_nodes, growths, frames = (
+        scratch.at_nodes[group], scratch.growths[group], scratch.frames[group]
+    )  # fmt: skip
     outputs, n_kinks, degree = len(u) if len(several) else 1, len(rows), len(constant)
     p = len(y) - outputs
-    B, F = polynomials[0], polynomials[1]
-    force, g = vectors[0], vectors[1]
-    s, sides = values[0], values[1]
+    B, F = scratch.polynomials[group, 0], scratch.polynomials[group, 1]
+    force, g = scratch.vectors[group, 0], scratch.vectors[group, 1]
+    s, sides = scratch.values[group, 0], scratch.values[group, 1]
     sign = direct(y, u)
-    curved, here = len(normals) > p, vectors[2, : len(normals)]
-    centre, level, lost = frames[0], levels[0, :degree], levels[1]
+    curved, here = len(normals) > p, scratch.vectors[group, 2, : len(normals)]
+    centre, level, lost = frames[0], scratch.levels[group, 0, :degree], scratch.levels[group, 1]
     radius, full = 1.0, beta * (2.0 if halves else 1.0) / (2.0 * alpha)
     reach = REACH if curved else 1.0
     frames[:] = 0.0
@@ -682,9 +729,8 @@ def move(
 @divided_loop()
 def move_particles(
     begin, end, positions, log_weights, signs, several, jumps, constant, normals, rows, alpha, beta,
-    decay, drift, shift, time, log_scale, halves, nodes, most, polynomials, terms, vectors, basis,
-    values, lists, limits, tangents, room, levels, frames, held_kinks, known, distance, states,
-    directions, at_nodes, growths, new_positions, new_log_weights, sums,
+    decay, drift, shift, time, log_scale, halves, nodes, most, scratch, new_positions,
+    new_log_weights, sums,
 ):  # fmt: skip
     """Move particles over a step, in the potential of a loss gradient that is a polynomial in s =
     t/time.
@@ -698,16 +744,15 @@ def move_particles(
     drift (≥ 1,): coefficients of what log masses lose besides β ∫(J − λ);  shift: of what reaction
     takes J relative to
     halves: whether on the signed sphere, else joint;  nodes (n_nodes,): times s > 0 in order, the
-    last one 1;  most: events of a particle before it is given up
-    polynomials … growths: scratch of each group of blocks, which is one thread's
+    last one 1;  most: events of a particle before it is given up;  scratch: a Scratch
     new_positions (n_nodes, …), new_log_weights (n_nodes, n): at the nodes;  sums (n_blocks, 9), as
     in SUMS: ∫∫dν dt, ∫∫J, ∫∫J (J − shift), ∫∫|∇J|², ∫∫|J − shift|, events
     """
-    n, groups = len(log_weights), len(terms)
+    n, groups = len(log_weights), len(scratch.terms)
     n_blocks, axes, width = positions.shape
     for group in range(begin, end):
-        y, node = states[group, 0], states[group, 1]
-        state, growth = at_nodes[group], growths[group]
+        y = scratch.states[group, 0]
+        state, growth = scratch.at_nodes[group], scratch.growths[group]
         for block in range(group * n_blocks // groups, (group + 1) * n_blocks // groups):
             sums[block] = 0.0
             for i in range(min(width, n - block * width)):
@@ -718,12 +763,9 @@ def move_particles(
                     y[axes] = signs[c]
                     to_scale(y, True)
                 move(
-                    y, node, np.exp(log_weights[c] - log_scale), several, jumps,
+                    np.exp(log_weights[c] - log_scale), several, jumps,
                     constant[min(c, len(constant) - 1)], normals, rows, alpha, beta, decay, drift,
-                    shift, time, halves, nodes, most, polynomials[group], terms[group],
-                    vectors[group], basis[group], values[group], lists[group], limits[group],
-                    tangents[group], room[group], levels[group], frames[group], held_kinks[group],
-                    known[group], distance[group], directions[group], state, growth, sums[block],
+                    shift, time, halves, nodes, most, scratch, group, sums[block],
                 )  # fmt: skip
                 scale = np.sqrt(2.0) if halves else 1.0
                 for j in range(len(nodes)):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...arguments import Floats
 from ..frozen_relu.kinks import Kinks
 from .shifted import ShiftedKinks
-from .sliding import SUMS, TERMS, move_particles
+from .sliding import SUMS, TERMS, Scratch, move_particles
 
 NODES = 0.5 + 0.5 * np.array([-1.0, -np.sqrt(3.0 / 7.0), 0.0, np.sqrt(3.0 / 7.0), 1.0])
 WITHOUT_MIDDLE = np.delete(np.arange(len(NODES)), len(NODES) // 2)
@@ -60,22 +60,48 @@ class Sliding:
     ) -> None:
         self.kinks, self.joint, self.outputs = kinks, joint, outputs
         (count, axes), p = kinks.normals.shape, kinks.inputs.shape[1]
-        q, groups, curved = axes + joint, min(n_blocks, GROUPS), axes > p
+        q, curved = axes + joint, axes > p
         self.normals = np.ascontiguousarray(kinks.normals.T)
         self.rows = np.zeros((count, q))
         self.rows[:, :axes] = kinks.normals
-        self.most, self.groups = EVENTS + EVENTS_PER_KINK * count, groups
-        self.scratch = (
-            np.zeros((groups, TERMS, p + outputs)), np.zeros((groups, 3, q)),
-            np.zeros((groups, 2, q, q)), np.zeros((groups, 2, count)),
-            np.zeros((groups, 5, count), dtype=np.int64), np.zeros((groups, 3, count)),
-            np.zeros((groups, count if curved else 0, q)),
-        )  # fmt: skip
-        self.frames, self.terms = np.zeros((groups, 2, q)), TERMS * (curved or outputs > 1)
-        self.held_kinks, self.known = np.zeros((2, groups, q), dtype=np.int64)
-        self.distance, self.states = np.zeros((groups, TERMS)), np.zeros((groups, 2, p + outputs))
-        self.directions = np.zeros((groups, outputs))
+        self.most, self.groups = EVENTS + EVENTS_PER_KINK * count, min(n_blocks, GROUPS)
+        self.terms, self.tangents = TERMS * (curved or outputs > 1), count if curved else 0
         self.parts = np.zeros((n_blocks, len(SUMS)))
+        self.kept: dict[tuple[int, int], Scratch] = {}
+
+    def scratch(self, degree: int, nodes: int) -> Scratch:
+        """For polynomials of so many coefficients, and so many nodes; kept."""
+        if (degree, nodes) not in self.kept:
+            self.kept[degree, nodes] = self._new_scratch(degree, nodes)
+        return self.kept[degree, nodes]
+
+    def _new_scratch(self, degree, nodes):
+        (count, q), outputs = self.rows.shape, self.outputs
+        size = self.kinks.inputs.shape[1] + outputs
+
+        def zeros(*shape, of=np.float64):
+            return np.zeros((self.groups, *shape), of)
+
+        return Scratch(
+            polynomials=zeros(2, degree, outputs * q),
+            terms=zeros(TERMS, size),
+            states=zeros(2, size),
+            vectors=zeros(3, q),
+            directions=zeros(outputs),
+            values=zeros(2, count),
+            tangents=zeros(self.tangents, q),
+            lists=zeros(5, count, of=np.int64),
+            limits=zeros(3, count),
+            basis=zeros(2, q, q),
+            known=zeros(q, of=np.int64),
+            held_kinks=zeros(q, of=np.int64),
+            frames=zeros(2, q),
+            room=zeros(outputs, 3, q, degree + self.terms),
+            levels=zeros(2, degree + 1),
+            distance=zeros(TERMS),
+            at_nodes=zeros(nodes, size),
+            growths=zeros(nodes),
+        )
 
     def potential(self, loss_gradient: Floats) -> tuple[Floats, Floats]:
         """κ (n_kinks, outputs, k) and g₀ (k, outputs, p) of loss gradients (k, n_predictions)."""
@@ -109,24 +135,18 @@ class Sliding:
         drift = np.zeros(len(shift) + 1)
         drift[1:] = -beta * time * shift / np.arange(1, len(shift) + 1)
         drift[1] += time * (beta * decay + sigma)
-        degree, count = constant.shape[0], len(nodes)
-        groups, q = self.groups, self.rows.shape[1]
+        degree, q = constant.shape[0], self.rows.shape[1]
         constants = np.zeros((1 if beside is None else len(signs), degree, self.outputs, q))
         constants[..., : constant.shape[2]] = constant
         if beside is not None:
             constants[:, :, 0, : beside.shape[2]] += np.einsum("n,kna->nka", signs, beside)
         constants = constants.reshape(len(constants), degree, -1)
-        polynomials = np.zeros((groups, 2, degree, self.outputs * q))
-        room = np.zeros((groups, self.outputs, 3, q, degree + self.terms))
-        levels = np.zeros((groups, 2, degree + 1))
-        at_nodes = np.zeros((groups, count, self.scratch[0].shape[2]))
-        terms, *others = self.scratch
+        scratch = self.scratch(degree, len(nodes))
         work = len(signs) * self.normals.size
         move_particles(
-            groups, work, *start, signs, (True,) * (self.outputs > 1), jumps, constants,
+            self.groups, work, *start, signs, (True,) * (self.outputs > 1), jumps, constants,
             self.normals, self.rows, float(alpha), float(beta), float(decay), drift, shift,
-            float(time), float(log_scale), not self.joint, nodes, self.most, polynomials, terms,
-            *others, room, levels, self.frames, self.held_kinks, self.known, self.distance,
-            self.states, self.directions, at_nodes, np.zeros((groups, count)), *out, self.parts,
+            float(time), float(log_scale), not self.joint, nodes, self.most, scratch, *out,
+            self.parts,
         )  # fmt: skip
         return dict(zip(SUMS, self.parts.sum(axis=0).tolist(), strict=True))
