@@ -1,8 +1,10 @@
 """The coupling of a flow through its data, and the loss gradients that are implicit in it.
 
-Over a time τ with loss gradients r the predictions change by −τ K r, K_ij = ∫ (β m(ν) φ_i φ_j + α ν
-∇φ_i·∇φ_j). Where a mass is large they answer at once, and an explicit step must obey τ λ(K ∂²R) ≲
-1. Implicit loss gradients are those at the step's end:
+Over a time τ with loss gradients r the predictions change by −τ K r, where K is the tangent kernel
+between data, K_ij = ∫ (β m(ν) φ_i φ_j + α ν ∇φ_i·∇φ_j). Where a mass is large predictions respond
+within a short time, and an explicit step must obey τ λ(K ∂²R) ≲ 1.
+
+Implicit loss gradients are those at the step's end:
 
     r = ∇R(h − τ K r),   or   minimise ½ τ rᵀK r − h·r + R*(r),   a convex problem in n unknowns.
 
