@@ -19,8 +19,9 @@ import numpy as np
 import hkflow
 from hkflow.analysis.summary import provenance, summary
 from hkflow.files.writing import checksum
-from hkflow.store import run_folder
-from hkflow.store.run_folder import read_snapshots, static_arrays
+from hkflow.store import run_writer
+from hkflow.store.run_folder import static_arrays
+from hkflow.store.snapshots import read_snapshots
 
 from .fuzz import Hang, time_limit, value
 
@@ -524,16 +525,16 @@ def _tamper(rng, path, what):
 FOLDERS = {"run": damaged_run, "hostile": hostile_run}
 
 
-def make_run(folder, wait=run_folder.MAX_WAIT, method="grid"):
+def make_run(folder, wait=run_writer.MAX_WAIT, method="grid"):
     """A small finished run to be tampered with; wait : seconds in which its saves share a file."""
     folder.mkdir(exist_ok=True)
     (folder / "case.toml").write_text(CASE + METHODS[method])
     (folder / "data.csv").write_text(ROWS)
-    usual, run_folder.MAX_WAIT = run_folder.MAX_WAIT, wait
+    usual, run_writer.MAX_WAIT = run_writer.MAX_WAIT, wait
     try:
         hkflow.run(folder / "case.toml", output=folder / "run", force=True)
     finally:
-        run_folder.MAX_WAIT = usual
+        run_writer.MAX_WAIT = usual
     return folder / "run"
 
 

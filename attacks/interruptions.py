@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 
 import hkflow
-from hkflow.store.run_folder import read_snapshots
+from hkflow.store.snapshots import read_snapshots
 
 CASE = """
 title = "A run to be broken off"

@@ -10,7 +10,7 @@ from hkflow.certificates.column_generation import max_margin, max_margin_of_atom
 from hkflow.certificates.fixed_points import l1_margin
 from hkflow.geometry import geodesic_level
 from hkflow.solving import loop
-from hkflow.store import run_folder
+from hkflow.store import run_writer
 
 FEATURES, RISKS = hkflow.FEATURES, hkflow.RISKS
 NAMES = {"dual_value", "slackness_measure", "slackness_data", "margin_lower", "margin_upper"}
@@ -292,15 +292,15 @@ def test_a_resumed_run_keeps_the_interval(tmp_path, monkeypatch):
     case.write_text(CASE)
     hkflow.run(case, output=tmp_path / "whole")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupt):
-        patch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
-        honest = run_folder.RunWriter.step
+        patch.setattr(run_writer, "CHECKPOINT_SECONDS", 0.0)
+        honest = run_writer.RunWriter.step
 
         def step(self, method, clock):
             honest(self, method, clock)
             if clock.step == 7:
                 raise Interrupt
 
-        patch.setattr(run_folder.RunWriter, "step", step)
+        patch.setattr(run_writer.RunWriter, "step", step)
         hkflow.run(case, output=tmp_path / "cut")
     hkflow.resume(tmp_path / "cut")
     whole, cut = hkflow.load(tmp_path / "whole"), hkflow.load(tmp_path / "cut")

@@ -45,7 +45,7 @@ from hkflow.running.stages import (
     compile_stage,
     order_for,
 )
-from hkflow.store.run_folder import snapshot_paths
+from hkflow.store.snapshots import snapshot_paths
 
 CASE = ROOT / "cases" / "quickstart" / "rings.toml"
 PROGRAM = "hkflow.app.second_process"

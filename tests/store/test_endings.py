@@ -18,7 +18,7 @@ from hkflow.solving.observer import Observer
 from hkflow.solving.records import take_record
 from hkflow.solving.solution import Memory
 from hkflow.solving.solve import integrate
-from hkflow.store import run_folder
+from hkflow.store import run_folder, run_writer
 
 HOOKS = ("record", "save", "step", "stop")
 SAVES = np.linspace(0.0, 0.6, 4)
@@ -256,7 +256,7 @@ def test_a_guarded_run_shows_its_end_and_resumes_to_the_same_bits(
                 method.taken = clock.step
 
         if checkpoints:
-            patch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
+            patch.setattr(run_writer, "CHECKPOINT_SECONDS", 0.0)
         patch.setattr("hkflow.solving.loop.MAX_REJECTIONS", 3)
         run = hkflow.run(case[0], output=tmp_path / "run", observers=[Count()])
         # without a step: it stops where it was
@@ -302,7 +302,7 @@ def test_a_full_disk_is_told_once_and_what_was_saved_stays(tmp_path, monkeypatch
             raise OSError(28, "No space left on device")
         return honest(handle, data)
 
-    monkeypatch.setattr(run_folder, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(run_writer, "FLUSH_SECONDS", 0.0)
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(hkflow.RunFolderError, match="No space left.*make room"):
         hkflow.run(path, output=tmp_path / "run")

@@ -9,7 +9,7 @@ from test_run_folder import CASE
 
 import hkflow
 from hkflow.running.error_bars import keep
-from hkflow.store import run_folder
+from hkflow.store import run_folder, run_writer
 
 
 def killed(*_):
@@ -74,7 +74,7 @@ def test_a_run_in_memory_follows_its_folder_where_it_is_moved_aside(case, tmp_pa
 
 
 def test_a_run_whose_folder_is_moved_writes_into_no_other(case, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_folder, "MAX_WAIT", -1.0)
+    monkeypatch.setattr(run_writer, "MAX_WAIT", -1.0)
 
     def moves(state):
         if state.step == 6:

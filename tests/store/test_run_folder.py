@@ -23,7 +23,7 @@ from hkflow.running import beside
 from hkflow.solving.observer import Observer
 from hkflow.solving.state import LoopState
 from hkflow.store import run as store_run
-from hkflow.store import run_folder
+from hkflow.store import run_folder, run_writer
 from hkflow.store.results import DIMENSIONS, pack
 
 CASE = """
@@ -52,7 +52,7 @@ max_step = 0.05
 @pytest.fixture(autouse=True)
 def every_save_is_written_at_once(monkeypatch):
     """Unless a test says otherwise; what waits for others is a matter of time."""
-    monkeypatch.setattr(run_folder, "MAX_WAIT", -1.0)
+    monkeypatch.setattr(run_writer, "MAX_WAIT", -1.0)
 
 
 @pytest.fixture
@@ -389,16 +389,16 @@ def test_every_crash_point_can_be_resumed_to_the_same_bits(
 ):
     checkpoints, together = files == "and checkpoints", files == "one for two saves"
     # every record, or none between saves
-    monkeypatch.setattr(run_folder, "FLUSH_SECONDS", 0.0 if checkpoints else np.inf)
+    monkeypatch.setattr(run_writer, "FLUSH_SECONDS", 0.0 if checkpoints else np.inf)
     # a first save, one in between and a last one, and steps between them
     text = CASE.replace("saves = 4", "saves = 3").replace("end = 0.6", "end = 0.4")
     if checkpoints:  # one for each step; half as many steps
-        monkeypatch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
+        monkeypatch.setattr(run_writer, "CHECKPOINT_SECONDS", 0.0)
         text = text.replace("end = 0.4", "end = 0.2")
     case.write_text(text)
     if together:
-        monkeypatch.setattr(run_folder, "MAX_WAIT", np.inf)
-        monkeypatch.setattr(run_folder, "MAX_WAITING", 1000)  # bytes; a save takes some 600
+        monkeypatch.setattr(run_writer, "MAX_WAIT", np.inf)
+        monkeypatch.setattr(run_writer, "MAX_WAITING", 1000)  # bytes; a save takes some 600
     points = crash_points(noted_run(case, tmp_path / "whole"), half)
     wanted, resumed = content(tmp_path / "whole"), 0
     for crash_at in points:
@@ -463,9 +463,9 @@ def lagrangian(request, tmp_path):
 
 
 def test_particles_and_networks_resume_to_the_same_bits(lagrangian, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(run_writer, "CHECKPOINT_SECONDS", 0.0)
     # a busy machine would flush more often, and count more calls
-    monkeypatch.setattr(run_folder, "FLUSH_SECONDS", 1e9)
+    monkeypatch.setattr(run_writer, "FLUSH_SECONDS", 1e9)
     calls = len(noted_run(lagrangian, tmp_path / "whole"))
     wanted, resumed = content(tmp_path / "whole"), 0
     for crash_at in range(16, calls, calls // 8):
@@ -482,8 +482,8 @@ def test_a_run_interrupted_before_its_first_save_is_shown_and_resumed(lagrangian
     hkflow.run(lagrangian, output=tmp_path / "whole", **late)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
-        honest, seen = run_folder.RunWriter.step, []
+        patch.setattr(run_writer, "CHECKPOINT_SECONDS", 0.0)
+        honest, seen = run_writer.RunWriter.step, []
 
         def step(self, method, clock):
             honest(self, method, clock)
@@ -491,7 +491,7 @@ def test_a_run_interrupted_before_its_first_save_is_shown_and_resumed(lagrangian
             if len(seen) == 3:
                 raise Crash
 
-        patch.setattr(run_folder.RunWriter, "step", step)
+        patch.setattr(run_writer.RunWriter, "step", step)
         hkflow.run(lagrangian, output=tmp_path / "cut", **late)
     assert hkflow.load(tmp_path / "cut").dim == 1 and len(hkflow.load(tmp_path / "cut").time) == 0
     hkflow.resume(tmp_path / "cut")
@@ -715,7 +715,7 @@ def test_packing_names_a_damaged_last_snapshot(case, tmp_path):
 
 def test_saves_that_come_fast_share_files(case, tmp_path, monkeypatch):
     alone = hkflow.run(case, output=tmp_path / "alone", **{"time.saves": 40})
-    monkeypatch.setattr(run_folder, "MAX_WAIT", 60.0)
+    monkeypatch.setattr(run_writer, "MAX_WAIT", 60.0)
     together = hkflow.run(case, output=tmp_path / "together", **{"time.saves": 40})
     assert content(alone.path) == content(together.path)
     assert together.state_at(-1)["atom_weights"].any()  # so the crash tests have captured mass too
@@ -762,7 +762,7 @@ def test_saves_of_a_results_file_are_read_many_at_a_time(case, tmp_path, monkeyp
 def test_numbers_of_particles_that_grow_do_not_share_a_file(tmp_path, monkeypatch):
     case = tmp_path / "noise.toml"
     case.write_text(CASE.replace("max_step = 0.05", LAGRANGIAN["particles"]))
-    monkeypatch.setattr(run_folder, "MAX_WAIT", 60.0)
+    monkeypatch.setattr(run_writer, "MAX_WAIT", 60.0)
     run = hkflow.run(case, output=tmp_path / "run", **{"time.saves": 13})
     counts = [len(run.atoms_at(k)) for k in range(13)]
     assert len(set(counts)) > 3 and len(snapshots_of(run.path)) >= len(set(counts))
@@ -771,7 +771,7 @@ def test_numbers_of_particles_that_grow_do_not_share_a_file(tmp_path, monkeypatc
 
 
 def test_an_error_of_an_observer_leaves_no_save_waiting(case, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_folder, "MAX_WAIT", 60.0)
+    monkeypatch.setattr(run_writer, "MAX_WAIT", 60.0)
 
     def third(method, clock):
         if clock.next_save == 3:
@@ -816,7 +816,7 @@ def test_a_folder_of_the_format_before_is_resumed(case, tmp_path):
 def test_packing_reads_every_file_once_however_many_saves_are_in_it(
     wait, saves, files, case, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(run_folder, "MAX_WAIT", wait)
+    monkeypatch.setattr(run_writer, "MAX_WAIT", wait)
     run = hkflow.run(case, output=tmp_path / "run", **{"time.saves": saves, "time.end": 0.05})
     read, honest = [], run_folder.read_snapshots
     monkeypatch.setattr(
@@ -842,7 +842,7 @@ def start(case, folder, *overrides):
     command = [
         sys.executable,
         "-c",
-        "from hkflow.store import run_folder; run_folder.MAX_WAIT = -1.0\n"
+        "from hkflow.store import run_folder, run_writer; run_writer.MAX_WAIT = -1.0\n"
         "from hkflow.app.cli import main; main()",
         "run",
         str(case),
@@ -871,7 +871,7 @@ def long_run(tmp_path_factory):
     (place / "small.toml").write_text(CASE)
     long = {"time.end": 0.6, "method.max_step": 4e-4, "time.saves": 13}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_folder, "MAX_WAIT", -1.0)
+        patch.setattr(run_writer, "MAX_WAIT", -1.0)
         hkflow.run(place / "small.toml", output=place / "whole", **long)
     return content(place / "whole")
 

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 import hkflow
 from hkflow.app.cli import app
-from hkflow.store.run_folder import read_snapshots
 from hkflow.store.shown import are_beyond
+from hkflow.store.snapshots import read_snapshots
 from hkflow.view.packing import (
     LEVELS,
     MAX_NUMBERS,
@@ -229,7 +229,7 @@ def many_files(tmp_path, monkeypatch):
         return read_snapshots(file)
 
     # a run that computes for long writes a file for each save
-    monkeypatch.setattr("hkflow.store.run_folder.MAX_WAIT", 0.0)
+    monkeypatch.setattr("hkflow.store.run_writer.MAX_WAIT", 0.0)
     monkeypatch.setattr("hkflow.store.run.KEPT", 1)
     monkeypatch.setattr("hkflow.store.run.read_snapshots", counted)
     changes = {"domain.cells": 48, "data.n": 30, "time": {"end": 2.0, "saves": 9}}

@@ -39,7 +39,6 @@ from ..store.contents import read_header
 from ..store.run import Run, load
 from ..store.run_folder import (
     FORMAT,
-    RunWriter,
     claim_folder,
     lock,
     prepare_resume,
@@ -48,6 +47,7 @@ from ..store.run_folder import (
     write_problem,
     writing,
 )
+from ..store.run_writer import RunWriter
 from . import ahead
 from .again import git_commit, is_whole, mark_of, same_run
 from .check import build_case, build_method, read_case

@@ -57,7 +57,7 @@ from .contents import (
 )
 from .estimates import read_errors, read_repeats
 from .place import Place
-from .run_folder import CHECKPOINT, missing_saves, read_snapshots, snapshot_paths
+from .snapshots import CHECKPOINT, missing_saves, read_snapshots, snapshot_paths
 
 KEPT = 2**26  # bytes of snapshots that a Run keeps in memory, or one file of them
 TOGETHER = 2**18  # bytes of states that are read at a time from a results.h5, or one state

@@ -39,7 +39,8 @@ from ..solving.observer import Observer
 from ..solving.registry import record_of
 from ..solving.result import versions
 from ..solving.state import LoopState
-from ..store.run_folder import left_behind, snapshot_paths
+from ..store.run_folder import left_behind
+from ..store.snapshots import snapshot_paths
 
 PATIENCE = 60.0  # seconds in which a process of a study that was killed will have noticed
 GRACE = 30.0  # of these, in which it ends its run in order

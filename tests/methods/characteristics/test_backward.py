@@ -26,7 +26,7 @@ from hkflow.methods.frozen_relu import movement
 from hkflow.methods.frozen_relu.kinks import Kinks
 from hkflow.methods.frozen_relu.movement import Movement
 from hkflow.operators.dense import blocked, unblocked
-from hkflow.store import run_folder
+from hkflow.store import run_writer
 
 RELU = hkflow.FEATURES["relu"]
 KIND = {"kind": "characteristics"}
@@ -377,7 +377,7 @@ def test_grids_give_the_density_of_the_cell_and_others_say_what_to_take():
 @pytest.mark.parametrize("steps", [3, 9])
 def test_a_history_cut_by_a_crash_is_made_again_to_the_bit(tmp_path, monkeypatch, steps):
     """What was written after the last snapshot is cut off at resuming, half rows included."""
-    monkeypatch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(run_writer, "CHECKPOINT_SECONDS", 0.0)
     (tmp_path / "case.toml").write_text(CASE)
     whole = hkflow.run(tmp_path / "case.toml", tmp_path / "whole")
 
@@ -385,7 +385,7 @@ def test_a_history_cut_by_a_crash_is_made_again_to_the_bit(tmp_path, monkeypatch
         pass
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
-        honest, seen = run_folder.RunWriter.step, []
+        honest, seen = run_writer.RunWriter.step, []
 
         def step(self, method, clock):
             honest(self, method, clock)
@@ -393,7 +393,7 @@ def test_a_history_cut_by_a_crash_is_made_again_to_the_bit(tmp_path, monkeypatch
             if len(seen) == steps:
                 raise Crash
 
-        patch.setattr(run_folder.RunWriter, "step", step)
+        patch.setattr(run_writer.RunWriter, "step", step)
         hkflow.run(tmp_path / "case.toml", tmp_path / "cut")
     with open(tmp_path / "cut" / "history.bin", "ab") as file:
         file.write(np.full(17, 0.25).tobytes() + b"abc")
@@ -416,8 +416,8 @@ def test_a_history_cut_by_a_crash_is_made_again_to_the_bit(tmp_path, monkeypatch
 
 KILLED = """
 import os, signal, sys, hkflow
-from hkflow.store import run_folder
-run_folder.CHECKPOINT_SECONDS = 0.0
+from hkflow.store import run_writer
+run_writer.CHECKPOINT_SECONDS = 0.0
 def kill(state):
     if state.step == 6:
         os.kill(os.getpid(), signal.SIGKILL)

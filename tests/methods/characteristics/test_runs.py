@@ -10,7 +10,7 @@ import pytest
 import hkflow
 from hkflow.app.cli import main
 from hkflow.plots.kinds import available
-from hkflow.store import run_folder
+from hkflow.store import run_writer
 
 CASE = """
 title = "small"
@@ -98,14 +98,14 @@ def test_it_compares_with_particles_and_is_drawn_and_exported(
 
 
 def test_interrupted_and_resumed_to_the_same_bits(path, run, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_folder, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(run_writer, "CHECKPOINT_SECONDS", 0.0)
 
     class Interrupt(Exception):
         pass
 
     for steps in (3, 9):
         with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupt):
-            honest, seen = run_folder.RunWriter.step, []
+            honest, seen = run_writer.RunWriter.step, []
 
             def step(self, method, clock, honest=honest, seen=seen, steps=steps):
                 honest(self, method, clock)
@@ -113,7 +113,7 @@ def test_interrupted_and_resumed_to_the_same_bits(path, run, tmp_path, monkeypat
                 if len(seen) == steps:
                     raise Interrupt
 
-            patch.setattr(run_folder.RunWriter, "step", step)
+            patch.setattr(run_writer.RunWriter, "step", step)
             hkflow.run(path, output=tmp_path / f"cut{steps}")
         again = hkflow.resume(tmp_path / f"cut{steps}")
         assert np.array_equal(again.predictions, run.predictions)
