@@ -25,8 +25,8 @@ def directions(x: Floats) -> Floats:
     """x / |x| along the last axis of x (n, p); unit vectors stay the same to the bit, as those that
     are read from a file again."""
     unit = normalize(x)
-    close = np.abs(unit - x) <= np.finfo(float).eps
-    return np.where(by_rows(np.logical_and, close)[:, None], x, unit)
+    apart = by_rows(np.maximum, np.abs(unit - x))
+    return np.where(apart[:, None] <= np.finfo(float).eps, x, unit)
 
 
 def by_rows(combine: np.ufunc, x: Floats) -> Floats:
