@@ -135,4 +135,4 @@ def test_particles_of_20000_inputs_need_little_memory():
     """Bases of so many inputs in each group of blocks would be 100 GB."""
     problem = of_many_inputs("relu", n=60, p=20_000, count=64)
     method = hkflow.Particles(problem, stepper="sliding")
-    assert sum(array.nbytes for array in method.sliding.scratch) < 3e7
+    assert sum(array.nbytes for array in method.sliding.scratch(4, 3)) < 3e7
