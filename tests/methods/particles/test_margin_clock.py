@@ -9,7 +9,9 @@ import pytest
 import hkflow
 from hkflow.methods.method import Method
 from hkflow.methods.particles import points
+from hkflow.methods.particles.ode import OdeMethod
 from hkflow.methods.step import Step
+from hkflow.solving.observer import Observer
 
 
 def tried(grown, dt, *, remaining=0.0, fixed=False, varies=False, max_step=np.inf):
@@ -159,3 +161,38 @@ def test_where_the_margin_cannot_grow_its_clock_says_so(kind):
         "rows 1 and 2 of the data hold one input with both labels, which bounds the smooth margin"
     )
     assert said in s.status
+
+
+class Steps(Observer):
+    """Ends a run after so many steps."""
+
+    def __init__(self, most):
+        self.left = most
+
+    def stop(self):
+        self.left -= 1
+        return None if self.left > 0 else "many steps"
+
+
+def to_the_limit(name, kind):
+    """Three data and two units of constant mass, whose smooth margin is bounded."""
+    x, y = np.array([[1.0, 0.2], [0.3, -1.0], [-0.7, 0.6]]), [1.0, -1.0, 1.0]
+    objective = hkflow.Objective(hkflow.FEATURES[name], hkflow.RISKS["smooth-margin"], x, y)
+    start = hkflow.PointMeasure([[1.0, 0.4], [-0.5, 1.0]], [1, -1])
+    flow = hkflow.Flow(1.0, 0.0, time_variable="margin")
+    problem = hkflow.Problem(None, objective, flow, (1, -1), start)
+    return hkflow.solve(problem, 50.0, kind=kind, observers=[Steps(1000)])
+
+
+@pytest.mark.parametrize("name", ["linear", "squared-relu"])
+def test_at_the_limit_of_the_margin_its_clock_ends(name, monkeypatch):
+    """Explicit steps move F up and down by their errors there, which is no growth."""
+    s = to_the_limit(name, "particles")
+    assert "the smooth margin does not grow" in s.status
+    F = s.records["objective"]
+    assert s.time[-1] == pytest.approx(F[0] - F[-1], abs=1e-5)
+    if name == "linear":
+        other = to_the_limit(name, "characteristics")
+        assert F[-1] == pytest.approx(other.records["objective"][-1], abs=1e-9)
+    monkeypatch.setattr(OdeMethod, "_misses_clock", lambda self, dt: False)
+    assert "many steps" in to_the_limit(name, "particles").status

@@ -193,10 +193,20 @@ class OdeMethod(Method):
         self.evaluate(self.trial)
         self.stages[-1] = self.trial.rate
         step.error = self._local_error(dt)
+        if self.flow.time_variable == "margin" and self._misses_clock(dt):
+            step.rejection = NO_GROWTH
         if rates is not None:  # what is between the stages
             missed = dt * self.missed * self.current.rms_potential / self.current.speed
             step.error = max(step.error or 0.0, missed) or None
         return step
+
+    def _misses_clock(self, dt):
+        """Whether γ̃ has not grown by dt, beyond rounding, but by less than half or more than one
+        and a half of it: at its limit F goes up and down by the error of the step."""
+        before, after = self.current, self.trial
+        gained = (before.objective - after.objective) * self.unit
+        rounding = (before.rounding + after.rounding) * self.unit
+        return not abs(gained - dt) <= 0.5 * dt + rounding
 
     def _local_error(self, dt):
         """Root mean square of the estimated local error."""
