@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import h5py
@@ -17,12 +18,13 @@ from hkflow.analysis.summary import gamma_text, summary
 from hkflow.app.cli import app
 from hkflow.app.report import write_report
 from hkflow.case.schema.case import Case
-from hkflow.certificates import fixed_points, max_margin
+from hkflow.certificates import fixed_points, in_span, max_margin
 from hkflow.certificates.column_generation import enclosed_max_margin
 from hkflow.plots.records import has_margins
 from hkflow.running import ending
 from hkflow.solving import final_margin
 from hkflow.solving.final_margin import final_max_margin
+from hkflow.store.margins import arrays_of, write_max_margin
 
 CLUSTERS = ROOT / "cases" / "colt" / "cluster-margin.toml"
 SHORT = {"domain.cells": 42, "time.end": 2.0, "time.saves": 2}
@@ -319,6 +321,60 @@ def test_a_tolerance_that_rounding_forbids_is_marked(tmp_path):
     content = json.loads((tmp_path / "margin.json").read_text())
     low, high = content["f1"]
     assert content["reached"] is False and 1e-13 < (high - low) / low < 1e-9
+
+
+def a_wide_table():
+    """Data of S² in twelve coordinates, of which hardly any cone is looked at."""
+    rng = np.random.default_rng(3)
+    plane = np.column_stack([rng.normal(size=(12, 2)), np.ones(12)])
+    turn = np.linalg.qr(rng.normal(size=(12, 12)))[0][:3]
+    relu, risk, labels = hkflow.FEATURES["relu"], hkflow.RISKS["logistic"], np.sign(plane[:, 0])
+    return (hkflow.Objective(relu, risk, x, labels) for x in (plane, plane @ turn))
+
+
+def test_climbs_tell_what_no_bound_proves(monkeypatch):
+    """Where the certified upper value is far above the margin, which the search in S² knows."""
+    plane, wide = a_wide_table()
+    exact = enclosed_max_margin(plane, (1, -1))
+    assert exact.climbed == exact.upper and not exact.climbs
+    monkeypatch.setattr(in_span, "SPARSE", 1e9)
+    found = enclosed_max_margin(wide, (1, -1), nodes=100)
+    assert found.certified and found.upper > 1.1 * exact.upper
+    assert found.lower <= exact.upper and exact.lower <= found.climbed < 1.0001 * exact.upper
+    assert found.climbs == f"climbs find at most {found.climbed:.6g}"
+    assert f", certified, {found.climbs}, by " in repr(found)
+
+
+def test_what_climbs_find_is_kept_and_told(tmp_path, monkeypatch):
+    run = hkflow.run(a_problem(LINE, LABELS), output=tmp_path / "run", end=0.1)
+    gamma = run.max_margin
+    wide = replace(gamma, upper=4.0 * gamma.lower, climbed=1.5 * gamma.lower)
+    write_max_margin(run.path, wide)
+    made = hkflow.load(run.path)
+    assert made.max_margin.climbed == wide.climbed
+    told = f"(certified; climbs find at most {wide.climbed:.6g})"
+    assert told in row(made, "F₁ max-margin")
+    report = margin_report(run=run)
+    assert "not proved:" not in str(report)
+    report = replace(report, f1=wide)
+    assert f"\nnot proved:       {wide.climbs}\n" in str(report)
+    written = json.loads(report.write(tmp_path).read_text())
+    assert written["climbed"] == wide.climbed and written["f1"][1] == wide.upper
+    # early versions did not write it
+    content = json.loads((run.path / "max_margin.json").read_text())
+    del content["gamma_climbed"]
+    (run.path / "max_margin.json").write_text(json.dumps(content))
+    early = hkflow.load(run.path)
+    assert early.max_margin.climbed == wide.upper and "climbs find" not in row(
+        early, "F₁ max-margin"
+    )
+    monkeypatch.setattr("hkflow.store.results.arrays_of", arrays_of_early)
+    hkflow.pack(run.path)
+    assert hkflow.load(run.path / "results.h5").max_margin.climbed == wide.upper
+
+
+def arrays_of_early(found):
+    return {name: a for name, a in arrays_of(found).items() if name != "gamma_climbed"}
 
 
 def test_a_damaged_file_is_named(tmp_path):

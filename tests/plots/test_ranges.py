@@ -72,7 +72,7 @@ def test_margins_are_seen_under_a_loose_bound(upper, words):
 
 def max_margin_of(lower, upper):
     atoms = hkflow.PointMeasure(np.eye(2)[:1], np.ones(1), np.ones(1))
-    return MaxMargin(lower, upper, atoms, np.ones(1), True, 1, np.zeros(2), 1e-6, 1e-12)
+    return MaxMargin(lower, upper, upper, atoms, np.ones(1), True, 1, np.zeros(2), 1e-6, 1e-12)
 
 
 @pytest.mark.parametrize(("upper", "words"), [(0.15, ["dual", "margin"]), (0.5, ["margin"])])

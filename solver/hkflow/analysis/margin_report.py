@@ -110,6 +110,8 @@ class MarginReport:
             f"{margin_name(self.problem)} in [{f1.lower:.8g}, {f1.upper:.8g}] ({proof})",
             f"relative gap:     {gap}",
         ]
+        if f1.climbs:
+            lines.append(f"not proved:       {f1.climbs}")
         if self.contradiction:
             name = margin_name(self.problem)
             lines = [f"{name}: 0 (certified), no margin is positive: {self.contradiction}"]
@@ -172,6 +174,7 @@ class MarginReport:
             "f1": [f1.lower, f1.upper],
             "gamma_l1": self.gamma,
             "half_gamma_l1": self.of_network,
+            "climbed": f1.climbed,
             "certified": f1.certified,
             "tolerance": f1.tolerance,
             "reached": f1.reached,

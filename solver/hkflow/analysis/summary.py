@@ -211,7 +211,8 @@ def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
         more = f"; closer: hkflow margin --from {run.path}" if run.path and run.finished else ""
     low = max(0.0, low) if cancel else low
     ends = f"in [{low:.6g}, {high:.6g}]" if np.isfinite(high) else f"at least {low:.6g}"
-    return [*rows, (name, f"{ends} (certified{by}){more}")]
+    climbs = f"; {found.climbs}" if found is not None and not by and found.climbs else ""
+    return [*rows, (name, f"{ends} (certified{by}{climbs}){more}")]
 
 
 def margin_name(problem: Problem) -> str:

@@ -222,7 +222,8 @@ def enclosed_max_margin(
         points = np.concatenate([points, new])
         point_signs = np.concatenate([point_signs, new_signs])
     lowest = int(np.argmin(known.bounds))
-    upper, dual = known.bounds[lowest], known.duals[lowest]
+    climbed = upper = known.bounds[lowest]
+    dual = known.duals[lowest]
     if by_cones:
         if not branched:
             c = _coefficients(objective, dual)
@@ -230,7 +231,7 @@ def enclosed_max_margin(
             proofs.append((bound, dual))
         upper, dual = min(proofs, key=lambda proof: proof[0])
     return _enclosed(
-        objective, *(known.atoms, dual, upper, by_cones or peaks.certified, known.rounds),
+        objective, *(known.atoms, dual, upper, climbed, by_cones or peaks.certified, known.rounds),
         tolerance, NOTHING * known.size,
     )  # fmt: skip
 
@@ -253,7 +254,8 @@ def _out_of_span(objective, span, found):
     rounding = span.rounding * float(sizes @ found.dual.reshape(len(sizes), -1).sum(axis=1))
     return _enclosed(
         objective, span.measure(found.atoms), found.dual[_counted(objective)],
-        found.upper + rounding, found.certified, found.rounds, found.tolerance, found.resolution,
+        found.upper + rounding, found.climbed + rounding, found.certified, found.rounds,
+        found.tolerance, found.resolution,
     )  # fmt: skip
 
 
@@ -346,7 +348,7 @@ def check_labels(objective: Objective) -> None:
         )
 
 
-def _enclosed(objective, atoms, dual, upper, certified, rounds, tolerance, resolution):
+def _enclosed(objective, atoms, dual, upper, climbed, certified, rounds, tolerance, resolution):
     """The MaxMargin whose lower end is the margin of the atoms that carry mass, as they are
     stored. dual : of the data that count"""
     against = contradiction(objective)
@@ -364,9 +366,12 @@ def _enclosed(objective, atoms, dual, upper, certified, rounds, tolerance, resol
             f" {upper}."
         )
     upper = max(float(upper), lower)
+    climbed = max(min(float(climbed), upper), lower)
     mean, p = dual @ margins, _weights(objective, dual)
     slack = np.array([upper - mean, mean - lower])
-    return MaxMargin(lower, upper, atoms, p, certified, rounds, slack, tolerance, resolution)
+    return MaxMargin(
+        lower, upper, climbed, atoms, p, certified, rounds, slack, tolerance, resolution
+    )
 
 
 def _first_directions(objective, signs, start):
@@ -400,11 +405,13 @@ def max_margin_of_atoms(
     points, point_signs = with_each_sign(points, signs)
     z = _counted_features(objective, points, point_signs)
     margin = l1_margin(z, seconds)
+    upper = np.max(margin.dual @ z)
     return _enclosed(
         objective,
         PointMeasure(points, point_signs, margin.weights),
         margin.dual,
-        np.max(margin.dual @ z),
+        upper,
+        upper,
         True,
         1,
         tolerance,

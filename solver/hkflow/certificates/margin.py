@@ -11,6 +11,7 @@ from ..measures.point_measure import PointMeasure
 from ..shown import Shown, counted
 
 MOST_NAMED = 8  # rows in a sentence
+FAR = 1e-3  # of an upper value: by how much it is worth saying that climbs find less
 DOUBT = 1e-3  # of the resolution: what rounding may make of a margin that is zero
 # function (linear programmes, lower, upper value so far) -> whether the search is to end
 Watch = Callable[[int, float, float], bool]
@@ -29,9 +30,9 @@ class MaxMargin(Shown):
     lower : the margin of `atoms`, a probability
     upper : max over the sphere of Σ p_i y_i φ(·, x_i), p = dual (n,) in the simplex, rounding
         included;  of k classes of Σ_i Σ_l p_il (φ_{y_i} − φ_l)(·, x_i), p = dual (n, k)
-    certified : whether that maximum is one of the whole sphere, or only the highest that was found,
-        by climbs for p and among all directions that were ever added; nothing proves γ_ℓ1 ≤ upper
-        then
+    climbed : the lowest such maximum, over all p, of climbs and among all directions that were ever
+        added: what γ_ℓ1 hardly exceeds, which nothing proves; `upper` where the search is exact
+    certified : whether `upper` is a maximum over the whole sphere; else it is `climbed`
     rounds : linear programmes that were solved
     slackness : (2,) ∫(upper − Σ p_i y_i φ) dν and Σ p_i (y_i h_ν(x_i) − lower), whose sum is upper
         − lower (Chizat & Bach 2020, Prop. 12)
@@ -40,6 +41,7 @@ class MaxMargin(Shown):
 
     lower: float
     upper: float
+    climbed: float
     atoms: PointMeasure
     dual: Floats
     certified: bool
@@ -49,16 +51,25 @@ class MaxMargin(Shown):
     resolution: float
 
     def _facts(self):
-        return {
+        facts = {
             "γ": f"{self.lower:.9g} ≤ γ ≤ {self.upper:.9g}",
             "proof": "certified" if self.certified else "upper end not certified",
+            "climbs": self.climbs,
             "measure": f"by {counted(len(self.atoms), 'atom')}",
-        } | ({"why": f"no margin is positive: {self.why_none}"} if self.is_none else {})
+            "why": f"no margin is positive: {self.why_none}" if self.is_none else "",
+        }
+        return {name: text for name, text in facts.items() if text}
 
     @property
     def relative_gap(self) -> float:
         """(upper − lower)/|lower|, inf for a margin of zero."""
         return (self.upper - self.lower) / abs(self.lower) if self.lower else np.inf
+
+    @property
+    def climbs(self) -> str:
+        """What climbs say of the upper end where the certified one is far above; else nothing."""
+        far = self.upper - self.climbed > FAR * self.upper
+        return f"climbs find at most {self.climbed:.6g}" if far else ""
 
     @property
     def is_positive(self) -> bool:

@@ -34,7 +34,7 @@ from ..methods.characteristics.history import ASIDE, History
 from ..objectives.activations import FEATURES
 from ..objectives.losses import ALL_RISKS
 from ..solving.records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
-from .margins import MAX_MARGIN, of_arrays, of_json
+from .margins import names_in, of_arrays, of_json
 from .run_folder import FORMAT, READABLE, static_arrays
 
 HEADER = {
@@ -179,7 +179,7 @@ def read_max_margin(path: Path, shape: tuple[int, ...]) -> MaxMargin | None:
         if "max_margin" not in file:
             return None
         group = find(file, "max_margin")
-        return of_arrays(read_arrays(group, MAX_MARGIN, dict(sizes)), sizes)
+        return of_arrays(read_arrays(group, names_in(group), dict(sizes)), sizes)
 
 
 def check_state(state: dict, case: Any, sizes: Mapping[str, int]) -> None:

@@ -1,6 +1,6 @@
 """A max-margin as arrays with labels, for run folders and results files, and back."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..measures.point_measure import PointMeasure
 MAX_MARGIN = {  # arrays and their dimensions
     "gamma_lower": (),
     "gamma_upper": (),
+    "gamma_climbed": (),
     "gamma_tolerance": (),
     "gamma_resolution": (),
     "gamma_certified": (),
@@ -29,6 +30,7 @@ MAX_MARGIN = {  # arrays and their dimensions
 LABELS = {
     "gamma_lower": "max-margin of the data, gamma, from below: the margin of the optimal atoms",
     "gamma_upper": "max-margin of the data, gamma, from above: what gamma_dual proves",
+    "gamma_climbed": "what climbs found of gamma from above, which nothing proves",
     "gamma_tolerance": "relative gap between both that was asked for",
     "gamma_resolution": "a margin up to which counts as none",
     "gamma_certified": "1 if gamma_upper is proved over the whole domain",
@@ -44,17 +46,23 @@ LABELS = {
 def arrays_of(found: MaxMargin) -> dict[str, NDArray]:
     """A MaxMargin by the names of MAX_MARGIN."""
     values = (
-        *(found.lower, found.upper, found.tolerance, found.resolution),
+        *(found.lower, found.upper, found.climbed, found.tolerance, found.resolution),
         *(int(found.certified), found.rounds, found.slackness, found.dual),
         *(found.atoms.positions, found.atoms.signs, found.atoms.weights),
     )
     return {n: np.asarray(v, dtype=float) for n, v in zip(MAX_MARGIN, values, strict=True)}
 
 
+def names_in(content: Container[str]) -> dict[str, tuple[str, ...]]:
+    """MAX_MARGIN of a file, which early versions wrote without what climbs found."""
+    return {n: shape for n, shape in MAX_MARGIN.items() if n in content or n != "gamma_climbed"}
+
+
 def of_arrays(arrays: Mapping[str, Floats], sizes: Mapping[str, int]) -> MaxMargin:
     """The MaxMargin of such arrays. Raises ValueError or KeyError if they are none of so many data
     and classes;  sizes : by dimension, "class" where there is an output for each."""
     sizes = dict(sizes) | {"slackness_part": 2}
+    arrays = {"gamma_climbed": arrays["gamma_upper"]} | dict(arrays)
     for name, dimensions in MAX_MARGIN.items():
         check_array(arrays[name], name, dimensions, sizes)
         if not np.isfinite(arrays[name]).all():
@@ -63,6 +71,7 @@ def of_arrays(arrays: Mapping[str, Floats], sizes: Mapping[str, int]) -> MaxMarg
     return MaxMargin(
         lower=float(arrays["gamma_lower"]),
         upper=float(arrays["gamma_upper"]),
+        climbed=float(arrays["gamma_climbed"]),
         atoms=PointMeasure(positions, signs, weights),
         dual=arrays["gamma_dual"],
         certified=bool(arrays["gamma_certified"]),
@@ -81,4 +90,5 @@ def write_max_margin(folder: Path, found: MaxMargin) -> None:
 
 def of_json(content: Mapping[str, Any], sizes: Mapping[str, int]) -> MaxMargin:
     """The MaxMargin in the content of max_margin.json; errors as of_arrays."""
-    return of_arrays({name: np.array(content[name], dtype=float) for name in MAX_MARGIN}, sizes)
+    arrays = {name: np.array(content[name], dtype=float) for name in names_in(content)}
+    return of_arrays(arrays, sizes)
