@@ -146,6 +146,7 @@ def test_all_that_is_real_numbers_is_taken():
             "Positions must be unit vectors, as directions are everywhere, got the length 5 in row"
             " 1. Divide them by their lengths;",
         ),
+        (lambda: hkflow.atoms_mesh([[1.000002, 0.0]]), "got the length 1.000002 in row 0."),
         (
             lambda: hkflow.atoms_mesh([]),
             "Positions need at least one row and one column, got an array of shape (1, 0).",

@@ -292,12 +292,16 @@ def test_numbers_whose_squares_are_none_are_told(beyond):
 
 
 def test_columns_whose_squares_are_zero_are_told():
-    """One passed for constant, and targets came back as rounding; smaller rows are none."""
+    """One passed for constant, and targets came back as rounding; smaller rows are none. A row of
+    weight 0 makes no column larger."""
     X, y = blobs(classes=2)
     narrow = X * [1.0, 1e-165]
+    beside, counts = np.vstack([narrow, [0.0, 1.0]]), np.append(np.ones(len(y)), 0.0)
     for made in (WideNetworkClassifier(**QUICK), WideNetworkRegressor(**QUICK)):
         with pytest.raises(ValueError, match=r"Inputs must reach 1e-150.*e-16\d\. Mul"):
             made.fit(narrow, y)
+        with pytest.raises(ValueError, match="Inputs must reach 1e-150"):
+            made.fit(beside, np.append(y, y[0]), counts)
         assert np.isfinite(made.fit(X * [1.0, 0.0], y).predict(1e-165 * X)).all()
     with pytest.raises(ValueError, match="Targets must reach 1e-150"):
         WideNetworkRegressor(**QUICK).fit(X, 1e-165 * y)

@@ -102,16 +102,18 @@ def test_an_older_table_of_predictions_outlives_a_disk_without_room(tmp_path, mo
     assert before.startswith(b"line,prediction") and table.read_bytes() == before
 
 
-@pytest.mark.parametrize("threads", ["0", "-1", "two", "1.5"])
+@pytest.mark.parametrize("threads", ["0", "-1", "two", "1.5", 5000 * "9"])
 def test_a_number_of_threads_that_is_none_is_refused(monkeypatch, threads):
     monkeypatch.setenv("NUMBA_NUM_THREADS", threads)
     _, err = hk_alone("info", "run", code=2)
     assert err.startswith("NUMBA_NUM_THREADS: wanted a number of threads, at least 1, got '")
-    assert threads in err and err.count("\n") == 1
+    assert threads[:50] in err and err.count("\n") == 1 and len(err) < 200
 
 
-def test_an_empty_number_of_threads_is_none_that_is_given(monkeypatch):
-    """As a batch script has it of a variable of the scheduler that is not set."""
-    monkeypatch.setenv("NUMBA_NUM_THREADS", "")
+@pytest.mark.parametrize("threads", ["", " 2", "2 "])
+def test_numbers_of_threads_that_numba_reads_are_taken(monkeypatch, threads):
+    """An empty one counts as none that is given: a batch script makes it of a variable of the
+    scheduler that is not set."""
+    monkeypatch.setenv("NUMBA_NUM_THREADS", threads)
     _, err = hk_alone("info", "none", code=2)
     assert err == "none: no run here. Wanted a run folder or a results.h5.\n"

@@ -87,13 +87,17 @@ def _mend_streams():
 
 
 def _check_threads():
-    """Raise CaseError unless Numba, which would end with a traceback, can read how many threads it
-    has."""
+    """Raise CaseError unless Numba can read how many threads it has, as it does by `int`; it would
+    print a traceback."""
     number = os.environ.get("NUMBA_NUM_THREADS", "1")
-    if not (number.isdecimal() and int(number)):
+    try:
+        fits = int(number) > 0
+    except ValueError:
+        fits = False
+    if not fits:
         raise CaseError(
-            f"NUMBA_NUM_THREADS: wanted a number of threads, at least 1, got '{number}'. Set it, or"
-            " unset it to use all cores."
+            f"NUMBA_NUM_THREADS: wanted a number of threads, at least 1, got '{number:.60}'. Set"
+            " it, or unset it to use all cores."
         )
 
 

@@ -173,9 +173,9 @@ def domain_of_mesh(name: str, dim: int) -> Domain | None:
 
 
 def atoms_mesh(positions: ArrayLike) -> Mesh:
-    """A cell of volume one at each of the positions (n, p), unit vectors, whose rounding is mended
-    here; weights are densities. The basis vectors make a diagonal network. Raises ValueError for
-    positions that are none, and for no positions at all."""
+    """A cell of volume one at each of the positions (n, p); weights are densities. The basis
+    vectors make a diagonal network. Positions are unit vectors up to the rounding of single
+    precision, which is mended here. Raises ValueError for others, and for no positions at all."""
     positions = np.atleast_2d(real_array(positions, "Positions"))
     if positions.ndim != 2 or not positions.size:
         raise ValueError(
@@ -189,7 +189,7 @@ def atoms_mesh(positions: ArrayLike) -> Mesh:
     if len(bad := np.flatnonzero(np.abs(lengths - 1.0) > ROUNDED)):
         raise ValueError(
             "Positions must be unit vectors, as directions are everywhere, got the length"
-            f" {lengths[bad[0]]:.6g} in row {bad[0]}. Divide them by their lengths; what a longer"
+            f" {lengths[bad[0]]:.9g} in row {bad[0]}. Divide them by their lengths; what a longer"
             " one adds to features belongs to its weight, or to the feature."
         )
     n, p = positions.shape

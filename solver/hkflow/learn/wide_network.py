@@ -67,14 +67,14 @@ class WideNetwork(BaseEstimator):
 
     def _counted(self, X, y, sample_weight):
         """Data that count, and their weights, which sum to 1; None if all count alike."""
-        _of_fit(X, "Inputs")
         if sample_weight is None:
-            return X, y, None
+            return _of_fit(X, "Inputs"), y, None
         weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         counted = weights > 0.0
         if not counted.any():  # which scikit-learn before 1.9 lets pass
             raise ValueError("Sample weights must not all be 0: no data would count.")
-        return X[counted], y[counted], weights[counted] / weights.sum()
+        X = _of_fit(X[counted], "Inputs")
+        return X, y[counted], weights[counted] / weights.sum()
 
     def _solved(
         self, inputs: Floats, targets: Floats, weights: Floats | None, risk: Risk, outputs: int = 1
@@ -307,8 +307,8 @@ def _bounded(values, what):
 
 
 def _of_fit(values, what):
-    """The values, as `_bounded`. Raises ValueError too if all squares of a column are 0 or inexact:
-    it would pass for constant."""
+    """The values, as `_bounded`. Raises ValueError too if the squares of a column are all too small
+    to be exact: it would pass for constant."""
     largest = np.abs(_bounded(values, what)).max(axis=0)
     if np.any(tiny := (largest > 0.0) & (largest < 1.0 / LARGEST)):
         raise ValueError(

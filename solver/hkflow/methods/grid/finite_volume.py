@@ -284,8 +284,8 @@ class FiniteVolume(ImplicitSteps):
         return min(longest, self._splitting_step())
 
     def _splitting_step(self):
-        """Up to which the error of splitting is about the tolerance; inf where budgets show it, or
-        where there is none."""
+        """The step in which splitting errs by about the tolerance; inf where budgets show its
+        error, or where nothing is split."""
         flow, e, tau = self.flow, self.current, self.problem.objective.entropy
         acting = [name for name in RATES if getattr(flow, name) > 0.0]
         potential, apart = e.rms_potential + tau, tau > 0.0 and len(acting) > 1
