@@ -471,12 +471,9 @@ def test_a_library_call_starts_no_process(problem):
 
 PARENT = """
 import time
-from hkflow.running import ahead, beside
-from hkflow.running import run as running
-from hkflow.running.beside import SecondProcess, second_process
+from hkflow.running import ahead
+from hkflow.running.beside import SecondProcess
 from hkflow.running.check import check
-from hkflow.running.compilation import Compilation
-from hkflow.running.ending import certified
 process = SecondProcess({program!r})
 made = ahead.Ahead(check({case!r})[1], "characteristics", process)
 made.start()

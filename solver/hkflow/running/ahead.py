@@ -78,7 +78,7 @@ class Ahead:
 
     @property
     def compiles(self) -> bool:
-        """Whether this process has had to compile since."""
+        """Whether this process has had to compile since the other one helps it."""
         return COMPILATION.count > self.compiled_before
 
     def waits(self, stage: str) -> bool:

@@ -174,14 +174,14 @@ class Steps(Observer):
         return None if self.left > 0 else "many steps"
 
 
-def to_the_limit(name, kind):
+def to_the_limit(name, kind, **options):
     """Three data and two units of constant mass, whose smooth margin is bounded."""
     x, y = np.array([[1.0, 0.2], [0.3, -1.0], [-0.7, 0.6]]), [1.0, -1.0, 1.0]
     objective = hkflow.Objective(hkflow.FEATURES[name], hkflow.RISKS["smooth-margin"], x, y)
     start = hkflow.PointMeasure([[1.0, 0.4], [-0.5, 1.0]], [1, -1])
     flow = hkflow.Flow(1.0, 0.0, time_variable="margin")
     problem = hkflow.Problem(None, objective, flow, (1, -1), start)
-    return hkflow.solve(problem, 50.0, kind=kind, observers=[Steps(1000)])
+    return hkflow.solve(problem, 50.0, kind=kind, observers=[Steps(1000)], **options)
 
 
 @pytest.mark.parametrize("name", ["linear", "squared-relu"])
@@ -196,3 +196,10 @@ def test_at_the_limit_of_the_margin_its_clock_ends(name, monkeypatch):
         assert F[-1] == pytest.approx(other.records["objective"][-1], abs=1e-9)
     monkeypatch.setattr(OdeMethod, "_misses_clock", lambda self, dt: False)
     assert "many steps" in to_the_limit(name, "particles").status
+
+
+def test_fixed_steps_need_not_keep_the_clock():
+    """They have no error control, and are all as long as they are asked to be."""
+    s = to_the_limit("squared-relu", "particles", stepper="euler", max_step=0.05)
+    grown = -np.diff(s.records["objective"])
+    assert 0.0 < grown[-1] < 0.5 * 0.05 and "the smooth margin does not grow" in s.status

@@ -193,7 +193,8 @@ class OdeMethod(Method):
         self.evaluate(self.trial)
         self.stages[-1] = self.trial.rate
         step.error = self._local_error(dt)
-        if self.flow.time_variable == "margin" and self._misses_clock(dt):
+        by_margin = self.flow.time_variable == "margin" and not self.fixed_steps
+        if by_margin and self._misses_clock(dt):
             step.rejection = NO_GROWTH
         if rates is not None:  # what is between the stages
             missed = dt * self.missed * self.current.rms_potential / self.current.speed
@@ -201,8 +202,8 @@ class OdeMethod(Method):
         return step
 
     def _misses_clock(self, dt):
-        """Whether γ̃ has not grown by dt, beyond rounding, but by less than half or more than one
-        and a half of it: at its limit F goes up and down by the error of the step."""
+        """Whether γ̃ has grown by less than half of dt or more than one and a half of it, beyond
+        rounding: at its limit F goes up and down by the error of the step."""
         before, after = self.current, self.trial
         gained = (before.objective - after.objective) * self.unit
         rounding = (before.rounding + after.rounding) * self.unit
