@@ -373,8 +373,11 @@ def test_the_empty_sheet_stays_empty_and_the_stuck_state_is_an_equilibrium():
     assert abs(rate[0]) < 1e-4 and r["minimum_potential"][-1] < -0.1
 
 
-@pytest.mark.parametrize("imex", ["explicit", "implicit"])
-def test_noise_that_keeps_the_mass_errs_by_the_tolerance_where_j_stands_still(imex):
+@pytest.mark.parametrize(
+    "options",
+    [{"imex": "explicit"}, {"imex": "implicit"}, {"imex": "implicit", "stepper": "ssprk3"}],
+)
+def test_noise_that_keeps_the_mass_errs_by_the_tolerance_where_j_stands_still(options):
     """By one datum the smooth margin is linear in ν, and J the same at all times: budgets close to
     rounding, however far the mean of J moves in a step."""
     mesh, x, beta, sigma = hkflow.circle_mesh(21), np.array([1.0, 0.5]), 4.0, 0.3
@@ -390,7 +393,33 @@ def test_noise_that_keeps_the_mass_errs_by_the_tolerance_where_j_stands_still(im
 
     exact = solve_ivp(rate, (0.0, 1.0), start, rtol=1e-11, atol=1e-13).y[:, -1] @ (mesh.volumes * J)
     errors = [
-        abs(hkflow.solve(problem, 1.0, tolerance=tolerance, imex=imex).predictions[-1, 0] - exact)
+        abs(hkflow.solve(problem, 1.0, tolerance=tolerance, **options).predictions[-1, 0] - exact)
         for tolerance in (1e-4, 1e-6)
     ]
     assert errors[0] < 1e-4 and errors[1] < 1e-6
+
+
+@pytest.mark.parametrize("stepper", ["ssprk3", "strang", "muscl-hancock"])
+def test_noise_that_keeps_the_mass_errs_by_the_tolerance_where_steps_become_implicit(stepper):
+    """Two data that mass 1000 makes stiff: explicit Runge–Kutta steps are not split, implicit steps
+    of the same run are."""
+    mesh, x = hkflow.circle_mesh(21), np.array([[1.0, 0.5], [0.2, -1.0]])
+    beta, sigma, mass = 2.0, 0.3, 1000.0
+    start = 1.0 + 0.5 * np.cos(np.arange(21.0))
+    start *= mass / (start @ mesh.volumes)
+    o = hkflow.Objective(hkflow.FEATURES["linear"], hkflow.RISKS["smooth-margin"], x, [-1.0, -1.0])
+    flow = hkflow.Flow(0.0, beta, sigma, drive="probability")
+    problem = hkflow.Problem(mesh, o, flow, (1,), start[None])
+    phi = mesh.centers @ x.T
+
+    def rate(t, nu):
+        h = phi.T @ (mesh.volumes * nu)
+        r = np.exp(h - h.max())
+        J = phi @ (r / r.sum())
+        mean = (J * nu) @ mesh.volumes / (nu @ mesh.volumes)
+        return -beta * nu * (J - mean) - sigma * nu + sigma * mass / (2.0 * np.pi)
+
+    exact = solve_ivp(rate, (0.0, 3.0), start, method="LSODA", rtol=1e-11, atol=1e-10).y[:, -1]
+    found = hkflow.solve(problem, 3.0, tolerance=1e-6, stepper=stepper)
+    h = phi.T @ (mesh.volumes * exact)
+    assert np.abs(found.predictions[-1] - h).max() < 1e-6 * mass

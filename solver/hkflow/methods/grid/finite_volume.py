@@ -291,7 +291,8 @@ class FiniteVolume(ImplicitSteps):
         potential, apart = e.rms_potential + tau, tau > 0.0 and len(acting) > 1
         if tau == 0.0 and flow.keeps_mass and {"reaction", "noise"} <= set(acting):
             # the mean of J that keeps the mass is one number for all of a step with frozen J
-            apart = isinstance(self.stepper, MusclHancock) or self.imex == "implicit"
+            may_be_implicit = self.imex != "explicit" and self.knows_implicit()
+            apart = isinstance(self.stepper, MusclHancock) or may_be_implicit
             potential = np.sqrt(max(e.rms_potential**2 - e.shift**2, 0.0))
         if not apart:
             return float("inf")
