@@ -505,7 +505,7 @@ class Particles(PointMethod, OdeMethod):
         if self.wait == 0.0:
             self.interval = remaining / max(1.0, np.ceil(remaining / self.noise_interval - 1e-9))
             self.wait, self.renewed = 0.5 * self.interval, False
-        self.remaining = self.wait
+        self.remaining = min(self.wait, remaining)  # which may be less by rounding
         return self.wait
 
     def _ends_wait(self, dt):
