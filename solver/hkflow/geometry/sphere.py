@@ -22,8 +22,8 @@ def normalize(x: Floats) -> Floats:
 
 
 def directions(x: Floats) -> Floats:
-    """x / |x| along the last axis of x (n, p); unit vectors stay the same to the bit, as those that
-    are read from a file again."""
+    """x / |x| of rows x (n, p); those of length 1 to rounding stay as they are, so that directions
+    that are read from a file again have the same bits."""
     unit = normalize(x)
     apart = by_rows(np.maximum, np.abs(unit - x))
     return np.where(apart[:, None] <= np.finfo(float).eps, x, unit)

@@ -2,6 +2,7 @@
 resumes to the bit."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import h5py
@@ -16,7 +17,7 @@ from hkflow.geometry.hypersphere import hypersphere_mesh
 from hkflow.geometry.sphere import normalize
 from hkflow.methods.frozen_relu.frozen import TOUCH
 from hkflow.methods.grid import capture_kernels
-from hkflow.methods.grid.capture import Capture
+from hkflow.methods.grid.capture import MOST_KINKS, Capture, captures
 from hkflow.methods.grid.capture_kernels import coupling_product, label
 from hkflow.methods.grid.dead_region import dead_shares
 from hkflow.methods.grid.finite_volume import FiniteVolume
@@ -259,6 +260,17 @@ def test_a_datum_without_weight_changes_nothing(mesh, length):
     )
     assert alone.records["captured"][-1] > 0.05
     np.testing.assert_allclose(beside.predictions[:, 1:], alone.predictions, rtol=0.0, atol=1e-12)
+
+
+def test_data_without_weight_are_no_kinks_too_many():
+    """So many would be more than the mesh can tell apart."""
+    alone = beside = problem_of(MESHES["circle"], Flow(1.0, 2.0), n=3)
+    for angle in np.linspace(0.1, 3.0, round(MOST_KINKS / alone.mesh.width)):
+        beside = with_row(beside, [np.cos(angle), np.sin(angle)], 1.0)
+    assert captures(alone) and captures(beside)
+    o = beside.objective
+    counting = replace(o, weights=np.full(len(o.weights), 1.0 / len(o.weights)))
+    assert not captures(replace(beside, objective=counting))
 
 
 def test_all_parts_of_the_measure_are_told():

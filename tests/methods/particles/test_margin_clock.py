@@ -206,8 +206,8 @@ def test_fixed_steps_need_not_keep_the_clock():
 
 
 @pytest.mark.parametrize("saves", [4, 7])
-def test_intervals_of_noise_end_at_saves(saves):
-    """But for rounding: a step that ended just before the one ended before the other, and so on."""
+def test_steps_end_where_noise_and_a_save_do(saves):
+    """They differ by rounding: a step up to one of them has to end at both."""
     x, y = np.array([[1.0, 0.2], [0.3, -1.0], [-0.7, 0.6]]), [1.0, -1.0, 1.0]
     relu, risk = hkflow.FEATURES["relu"], hkflow.RISKS["smooth-logistic-margin"]
     start = hkflow.PointMeasure(
