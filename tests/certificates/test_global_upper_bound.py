@@ -11,13 +11,28 @@ from hkflow.certificates import caps, main_axes
 from hkflow.certificates import global_upper_bound as room
 from hkflow.certificates.search import local_maxima
 
-FEATURES = ["linear", "relu", "squared-relu", "joint-relu"]
+
+def bent(below, above):
+    """ψ(s) = above s for s > 0, below s for s < 0."""
+    return hkflow.ridge(
+        lambda s: (np.where(s > 0.0, above, below) * s, np.where(s > 0.0, above, below)),
+        f"bent {below:g} {above:g}",
+        degree=1,
+    )
+
+
+def named(feature):
+    return getattr(feature, "name", feature)
+
+
+KNOWN = ["linear", "relu", "squared-relu", "joint-relu"]
+FEATURES = KNOWN + ["absolute-value", bent(0.1, 1.0), bent(0.5, -2.0), bent(3.0, 3.0)]
 KINDS = ["random", "concentrated", "equal", "positive", "negative"]
 
 
 def gap(feature, x, c, signs):
     """Bound minus the highest value that the search finds, over Σ |c_i| |x_i|^degree."""
-    feature = hkflow.FEATURES[feature]
+    feature = hkflow.FEATURES.get(feature, feature)
     scale = np.abs(c) @ np.linalg.norm(x, axis=1) ** (1 if feature.joint else feature.degree)
     highest = local_maxima(feature, x, c, signs).values[0]
     return (room.global_upper_bound(feature, x, c, signs) - highest) / max(scale, 1e-300)
@@ -35,7 +50,7 @@ def coefficients(kind, n, rng):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("feature", FEATURES, ids=named)
 @pytest.mark.parametrize("p", [2, 3])
 def test_the_bound_is_the_maximum_from_above(p, feature, kind, rng):
     for trial in range(40):
@@ -74,7 +89,7 @@ DEGENERATE = {
 }
 
 
-@pytest.mark.parametrize("feature", FEATURES[1:])
+@pytest.mark.parametrize("feature", FEATURES[1:], ids=named)
 @pytest.mark.parametrize("name", DEGENERATE)
 def test_plateaus_and_repeated_circles(name, feature, rng):
     x = DEGENERATE[name]
@@ -112,6 +127,25 @@ def test_where_room_ends_the_tolerance_grows(feature, rng, monkeypatch):
         )
 
 
+@pytest.mark.parametrize("p", [4, 6])
+@pytest.mark.parametrize("feature", FEATURES[4:], ids=named)
+def test_own_units_beyond_the_sphere_are_bounded_by_cones(feature, p, rng):
+    """And one unit of ψ(s) = (s)₊ − ½ (−s)₊ is one of ReLU and half of another."""
+    feature, points = hkflow.FEATURES.get(feature, feature), hkflow.quasi_uniform(5000, p - 1)
+    for n in (1, 7, 15):
+        x, c = rng.normal(size=(n, p)), rng.normal(size=n)
+        highest = max(
+            np.abs(c @ feature.matrix(points, x)).max(),
+            local_maxima(feature, x, c, (1, -1)).values[0],
+        )
+        bound = room.global_upper_bound(feature, x, c, (1, -1), 20_000)
+        assert highest <= bound <= highest + 1e-9 * np.abs(c) @ np.linalg.norm(x, axis=1)
+    relu, both = hkflow.FEATURES["relu"], np.concatenate([x, -x])
+    wanted = room.global_upper_bound(relu, both, np.concatenate([c, 0.5 * c]), (1,), 20_000)
+    found = room.global_upper_bound(bent(-0.5, 1.0), x, c, (1,), 20_000)
+    assert found == pytest.approx(wanted, rel=1e-9)
+
+
 # --- siblings
 
 
@@ -134,6 +168,18 @@ def test_sibling_a_cap_too_small_is_no_bound(feature, rng, monkeypatch):
         for _ in range(10)
     ]
     assert min(gaps) < -1e-6
+
+
+def test_sibling_without_what_is_below_zero_there_is_no_bound(rng, monkeypatch):
+    def half(feature, inputs, c):
+        return hkflow.FEATURES["relu"], inputs, c
+
+    x, c = rng.normal(size=(9, 3)), -np.ones(9)
+    points = hkflow.quasi_uniform(5000, 2)
+    highest = (c @ bent(1.0, -1.0).matrix(points, x)).max()
+    assert room.global_upper_bound(bent(1.0, -1.0), x, c) >= highest
+    monkeypatch.setattr(room, "as_relu", half)
+    assert room.global_upper_bound(bent(1.0, -1.0), x, c) < 0.9 * highest
 
 
 @pytest.mark.parametrize("p", [150, 203, 260, 800])

@@ -107,6 +107,30 @@ def test_the_interval_is_as_short_as_promised(feature, axes, n, tolerance, signs
     check(max_margin(o, signs, tolerance), o, tolerance, signs)
 
 
+def leaky(s):
+    return np.where(s > 0.0, s, 0.1 * s), np.where(s > 0.0, 1.0, 0.1)
+
+
+@pytest.mark.parametrize("axes", [3, 4, 6])
+@pytest.mark.parametrize("feature", [FEATURES["absolute-value"], hkflow.ridge(leaky, degree=1)])
+def test_units_that_are_linear_on_either_side_of_zero(feature, axes):
+    """Enclosed where the data are turned, too, and not below what dense points reach."""
+    rng = np.random.default_rng(axes)
+    x, y = rng.normal(size=(12, axes)), rng.choice([-1.0, 1.0], size=12)
+    turn, points = (
+        np.linalg.qr(rng.normal(size=(axes, axes)))[0],
+        hkflow.quasi_uniform(3000, axes - 1),
+    )
+    found = [
+        max_margin(hkflow.Objective(feature, RISK, inputs, y), SIGNED) for inputs in (x, x @ turn)
+    ]
+    assert all(one.certified and one.reached for one in found)
+    assert max(one.lower for one in found) <= min(one.upper for one in found)
+    z = y[:, None] * feature.matrix(points, x)
+    wanted = l1_margin(np.hstack([z, -z])).value
+    assert wanted <= found[0].upper and found[0].lower == pytest.approx(wanted, rel=0.4)
+
+
 def test_an_open_search_is_seen(monkeypatch):
     """A search that never finds the highest point leaves an upper value below what dense points
     prove."""

@@ -345,13 +345,29 @@ def test_a_case_names_an_activation_beside_it(tmp_path, kind):
     )
 
 
-@pytest.mark.parametrize("source", ["inline", "teacher"])
-def test_a_run_folder_shows_what_it_holds_where_the_activation_is_not(source, tmp_path):
+LEAKY = """
+import hkflow
+def slopes(s):
+    return np.where(s > 0.0, 1.0, 0.1)
+def bent(s):
+    return slopes(s) * s, slopes(s)
+leaky = hkflow.ridge(bent, degree=1)
+"""
+
+
+@pytest.mark.parametrize(
+    "source, activation, made_of",
+    [("inline", "soft", "soft"), ("teacher", "soft", "soft"), ("inline", "leaky", "leaky.ridge")],
+)
+def test_a_run_folder_shows_what_it_holds_where_the_activation_is_not(
+    source, activation, made_of, tmp_path
+):
     """A colleague who has the folder alone was refused even the records."""
     folder = tmp_path / "cases"
     folder.mkdir()
     teacher = {"source": "teacher", "n": 6, "dim": 1, "classify": True}
-    path = write_case(folder, "units:soft", **({"data": teacher} if source == "teacher" else {}))
+    path = write_case(folder, f"units:{activation}", **({"data": teacher} if source == "teacher" else {}))
+    (folder / "units.py").write_text(MODULE + LEAKY)
     hkflow.run(path, output=tmp_path / "run")
     (folder / "units.py").unlink()
     run = hkflow.load(tmp_path / "run")
@@ -363,12 +379,17 @@ def test_a_run_folder_shows_what_it_holds_where_the_activation_is_not(source, tm
     for command in ("plot", "report", "view"):  # the maps were all that they left out, and stopped
         done = CliRunner().invoke(app, [command, str(tmp_path / "run")])
         assert done.exit_code == 0, done.output
-        said = f"Without maps of predictions: {tmp_path / 'run'}: 'units:soft': the module"
+        said = f"Without maps of predictions: {tmp_path / 'run'}: 'units:{made_of}': the module"
         assert done.output.count(said) == 1
     with pytest.raises(hkflow.CaseError, match="this run has lost its activation"):
         plots.draw("decision", run)
-    with pytest.raises(hkflow.CaseError, match="'units:soft': the module 'units' cannot be impo"):
-        run.predict(run.inputs)
+    if activation == "leaky":  # two slopes are all of it, and the folder knows them
+        assert run.predict(run.inputs) == pytest.approx(run.predictions[-1], rel=1e-12)
+    else:
+        with pytest.raises(hkflow.CaseError, match="'units:soft': the module 'units' cannot be im"):
+            run.predict(run.inputs)
+    done = CliRunner().invoke(app, ["errors", str(tmp_path / "run")])
+    assert "the module 'units' cannot be imported" in str(done.exception)
 
 
 def test_a_case_names_a_feature(tmp_path):

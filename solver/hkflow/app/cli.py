@@ -390,6 +390,7 @@ def errors(
     from ..store.run import load
 
     run = load(path)
+    run.own.check(path)  # without its functions no companion reaches its end
     bars = as_wanted(run, error_bars(run, "own" if own else "all", quiet))
     if not quiet:  # also those of a run that is not the user's to write
         typer.echo(str(bars))

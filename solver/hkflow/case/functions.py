@@ -3,12 +3,13 @@
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from ..arguments import Floats
 from ..errors import CaseError, printable
@@ -16,6 +17,7 @@ from ..objectives.activations import (
     FEATURES,
     Feature,
     feature_named,
+    misfit,
     unchecked_ridge,
     vector_feature,
 )
@@ -143,7 +145,7 @@ class StoredFunction(Table):
 
 
 class StoredFeature(Table):
-    """A user's feature as a run folder knows it; the functions as of hkflow.Feature."""
+    """A user's feature as a run folder knows it; functions and numbers as of hkflow.Feature."""
 
     name: str
     degree: int | None = None
@@ -151,6 +153,7 @@ class StoredFeature(Table):
     matrix: StoredFunction | None = None
     pullback: StoredFunction | None = None
     kinks: list[float] | None = None
+    one_sided_slopes: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
 
     @model_validator(mode="after")
     def _is_made_of_functions(self):
@@ -178,8 +181,16 @@ class StoredFeature(Table):
             for name in names
             if getattr(feature, name) is not None
         }
+        try:
+            slopes = feature.pieces
+        except Exception as error:  # whatever the user's function says
+            raise CaseError(f"objective.activation: {misfit(feature, error)}") from error
         return StoredFeature(
-            name=feature.name, degree=feature.degree, kinks=list(feature.kinks) or None, **functions
+            name=feature.name,
+            degree=feature.degree,
+            kinks=list(feature.kinks) or None,
+            one_sided_slopes=slopes and list(slopes),
+            **functions,
         )
 
     def check(self, where: str) -> None:
@@ -192,7 +203,9 @@ class StoredFeature(Table):
         """The Feature, whose functions are imported when they are first called."""
         if self.ridge is not None:
             function = self.ridge.deferred(where)
-            return unchecked_ridge(function, self.name, self.degree, self.kinks or ())
+            feature = unchecked_ridge(function, self.name, self.degree, self.kinks or ())
+            below_above = self.one_sided_slopes and (*self.one_sided_slopes,)
+            return replace(feature, one_sided_slopes=below_above)  # type: ignore[arg-type]  # two
         pullback = None if self.pullback is None else self.pullback.deferred(where)
         assert self.matrix is not None
         return Feature(self.name, self.matrix.deferred(where), self.degree, pullback=pullback)

@@ -2,6 +2,8 @@
 
     G(θ) = Σ_i c_i φ(θ, x_i),  φ = (θ·x)₊ on any sphere, or (θ·x)₊² on the circle or S²
 
+Own features that are linear on either side of 0, as |θ·x|, are sums of ReLU of x and of −x.
+
 By branch and bound: on the circle and S² over `caps`, beyond S² over `cones`, where these are too
 few by `main_axes` of the data.
 """
@@ -13,11 +15,11 @@ import numpy as np
 from ..arguments import Floats
 from ..geometry.rows import unique_rows
 from ..objectives.activations import Feature
-from ..operators.dense import LINEAR, RELU, SQUARED_RELU
+from ..operators.dense import LINEAR, SQUARED_RELU
 from ..remembered import remembered
 from . import caps, cones
 from .main_axes import by_main_axes
-from .search import is_searchable, slack, vector_units
+from .search import as_relu, is_searchable, slack, vector_units
 
 SAME_LINE = 1e-13  # distance of unit vectors that are taken for one
 TOLERANCE = 1e-10  # of Σ |c_i| |x_i|^degree: by how much the bound may exceed the maximum
@@ -28,8 +30,9 @@ MOST_PEAKS = 200  # that one search returns
 
 
 def is_enclosable(feature: Feature, axes: int) -> bool:
-    """Whether a bound of the maximum is known: what is_searchable finds, and ReLU on any sphere."""
-    return feature.activation == RELU or is_searchable(feature, axes)
+    """Whether a bound of the maximum is known: of squared ReLU on the circle and S², of what is
+    linear on either side of 0 on any sphere."""
+    return feature.pieces is not None or is_searchable(feature, axes)
 
 
 def nodes_within(work: int, inputs: Floats) -> int:
@@ -41,7 +44,7 @@ def nodes_of_record(feature: Feature, inputs: Floats) -> int:
     """How many cones a record of a run looks at for each sign; 0 where there are none, or too few
     to cover the space."""
     p, nodes = inputs.shape[1], nodes_within(WORK_OF_RECORD, inputs)
-    by_cones = feature.activation == RELU and (p > 3 or feature.outputs > 1)
+    by_cones = feature.kink is not None and (p > 3 or feature.outputs > 1)
     return nodes if by_cones and nodes > p else 0
 
 
@@ -81,6 +84,7 @@ def enclose(
     enough : a finite value ends the search where the bound is no larger
     until : of time.monotonic(), when the search over cones ends: the bound is loose, and holds
     """
+    feature, inputs, coefficients = as_relu(feature, inputs, coefficients)
     if feature.outputs > 1:  # b·Σ c_i ψ(a·x_i) on |a|² + |b|² = 1: half the largest norm
         c = coefficients.reshape(len(inputs), -1)
         bound, points = _largest_norm(feature.activation, inputs, c, nodes, 2.0 * enough, until)

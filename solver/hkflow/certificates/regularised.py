@@ -335,11 +335,11 @@ def _condensed(objective, points, signs, weights):
     alive = weights > 1e-13 * weights.sum()
     points, signs, weights = points[alive], signs[alive], weights[alive]
     feature = objective.feature
-    if feature.activation is None or feature.degree != 1:
+    if not feature.pieces or feature.joint:
         return PointMeasure(points, signs, weights)
     inside = (
         points @ objective.inputs.T > 0.0
-        if feature.name != "linear"
+        if feature.kink
         else np.zeros((len(points), 0), dtype=bool)
     )
     regions, which = np.unique(np.column_stack([signs > 0.0, inside]), axis=0, return_inverse=True)

@@ -59,15 +59,37 @@ class Peaks:
 
 
 def is_searchable(feature: Feature, axes: int) -> bool:
-    """Whether the maximum is found with certainty: ReLU and squared ReLU of one output on the
-    circle and S², linear on any sphere."""
-    walked = feature.activation is not None and feature.outputs == 1 and axes - feature.joint <= 3
+    """Whether the maximum is found with certainty: squared ReLU and what is linear on either side
+    of 0, of one output, on the circle and S², linear on any sphere."""
+    known = feature.activation is not None or feature.pieces is not None
+    walked = known and feature.outputs == 1 and axes - feature.joint <= 3
     return feature.activation == LINEAR or walked
 
 
 def slack(n_data: int) -> float:
     """What rounding may hide of a maximum, in units of Σ |c_i| |x_i|^degree."""
     return max(SLACK, SLACK_PER_DATUM * n_data)
+
+
+def as_relu(
+    feature: Feature, inputs: Floats, coefficients: Floats
+) -> tuple[Feature, Floats, Floats]:
+    """Σ_i coefficients_i φ(θ, x_i) of an own ψ that is linear on either side of 0 as a sum of ReLU,
+    by ψ(s) = ψ(1) (s)₊ + ψ(−1) (−s)₊: feature, inputs and coefficients; other features as they are.
+
+    inputs : (n_data, p);  coefficients : (n_data,)
+    """
+    if feature.activation is not None or feature.pieces is None:
+        return feature, inputs, coefficients
+    below, above = feature.pieces
+    both = np.concatenate([above * coefficients, -below * coefficients])
+    return FEATURES["relu"], _with_opposite(inputs), both
+
+
+@remembered(most=4)
+def _with_opposite(inputs):
+    """Data (2 n, p) and their opposites; kept, since what is kept for data is asked for by them."""
+    return np.concatenate([inputs, -inputs])
 
 
 def local_maxima(
@@ -101,6 +123,7 @@ def local_maxima(
             f"A search needs the gradient of the feature '{feature.name}': give Feature(…,"
             " pullback=…)."
         )
+    feature, inputs, coefficients = as_relu(feature, inputs, coefficients)
     if feature.outputs > 1:
         return _vector_peaks(feature, inputs, coefficients, share, starts, until)
     if feature.joint:

@@ -48,6 +48,7 @@ class Feature:
     outputs : k, the length of b if it is joint: of k > 1 predictions are vectors, see
         `vector_feature`
     kinks : numbers c in order where the slope of ψ jumps, ψ linear between them; of `ridge`
+    one_sided_slopes : ψ′ below and above 0 of a ridge of degree 1, known without calling ψ
     """
 
     name: str
@@ -59,6 +60,7 @@ class Feature:
     ridge: Callable | None = None
     outputs: int = 1
     kinks: tuple[float, ...] = ()
+    one_sided_slopes: tuple[float, float] | None = None
 
     @cached_property
     def pieces(self) -> tuple[float, float] | None:
@@ -66,8 +68,8 @@ class Feature:
         None."""
         if self.activation in PIECES:
             return PIECES[self.activation]
-        if self.ridge is None or self.degree != 1:
-            return None
+        if self.ridge is None or self.degree != 1 or self.one_sided_slopes:
+            return self.one_sided_slopes
         below, above = np.array([-1.0, 1.0]) * self.ridge(np.array([-1.0, 1.0]))[0]
         return float(below), float(above)
 
@@ -75,6 +77,15 @@ class Feature:
     def kink(self) -> tuple[float, float] | None:
         """The same where the slope jumps at 0; else None."""
         return self.pieces if self.pieces and self.pieces[0] != self.pieces[1] else None
+
+    @cached_property
+    def steepness(self) -> float:
+        """c with |ψ(s)| ≤ c |s|^degree of a homogeneous φ = ψ(θ·x): 1 of the built-in ones, and
+        where ψ is not known."""
+        if self.ridge is None or self.degree is None:
+            return 1.0
+        ends = self.pieces or self.ridge(np.array([-1.0, 1.0]))[0]
+        return float(np.abs(ends).max())
 
     @cached_property
     def hinges(self) -> tuple[float, float, Floats, Floats] | None:

