@@ -102,7 +102,10 @@ def test_the_minimum_is_the_one_on_a_fine_grid(risk, decay):
 @pytest.mark.parametrize("risk", RISK_NAMES)
 @pytest.mark.parametrize(
     ("feature", "d", "n"),
-    [("relu", 1, 40), ("relu", 2, 16), ("squared-relu", 1, 20), ("squared-relu", 2, 8)],
+    [
+        *(("relu", 1, 40), ("relu", 2, 16), ("squared-relu", 1, 20), ("squared-relu", 2, 8)),
+        ("absolute-value", 2, 10),
+    ],
 )
 def test_the_gap_is_certified(feature, d, n, risk, decay):
     objective = problem(feature, risk, n, d, decay)

@@ -366,7 +366,9 @@ def test_a_run_folder_shows_what_it_holds_where_the_activation_is_not(
     folder = tmp_path / "cases"
     folder.mkdir()
     teacher = {"source": "teacher", "n": 6, "dim": 1, "classify": True}
-    path = write_case(folder, f"units:{activation}", **({"data": teacher} if source == "teacher" else {}))
+    path = write_case(
+        folder, f"units:{activation}", **({"data": teacher} if source == "teacher" else {})
+    )
     (folder / "units.py").write_text(MODULE + LEAKY)
     hkflow.run(path, output=tmp_path / "run")
     (folder / "units.py").unlink()

@@ -15,10 +15,10 @@ NONNEGATIVE = *(RISKS[name] for name in ("square", "logistic", "exponential")), 
 def bounds_gap(problem: Problem) -> bool:
     """Whether `gap_bound` is known: λ > 0, R ≥ 0, no entropy, the mobility ν and features of known
     size."""
-    objective = problem.objective
-    sized = objective.feature.activation is not None and objective.risk in NONNEGATIVE
-    sized = sized and objective.entropy == 0.0
-    return sized and objective.weight_decay > 0.0 and problem.flow.depth == 2.0
+    objective, feature = problem.objective, problem.objective.feature
+    sized = feature.activation is not None or feature.pieces is not None
+    known = sized and objective.risk in NONNEGATIVE and objective.entropy == 0.0
+    return known and objective.weight_decay > 0.0 and problem.flow.depth == 2.0
 
 
 def gap_bound(problem: Problem, e: Any, log_scale: float, lowest_objective: float) -> float:

@@ -128,10 +128,11 @@ def objective_by_scipy(problem):
     return minimize(value, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).fun
 
 
+@pytest.mark.parametrize("activation", ["relu", "absolute-value"])
 @pytest.mark.parametrize("loss", ["square", "logistic", "exponential"])
 @pytest.mark.parametrize("noise", [0.0, 0.05])
-def test_the_recorded_bound_holds_at_every_record(loss, noise):
-    problem = random_problem(loss, hkflow.Flow(1.0, 2.0, noise))
+def test_the_recorded_bound_holds_at_every_record(loss, noise, activation):
+    problem = random_problem(loss, hkflow.Flow(1.0, 2.0, noise), activation=activation)
     lowest = least_objective(problem)
     s = hkflow.solve(problem, 10.0)
     r = s.records
