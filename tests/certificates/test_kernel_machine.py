@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from scipy.special import roots_jacobi
 from sklearn.svm import SVC
 
-from hkflow import FEATURES, RISKS, SOFTMAX, Objective, vector_feature
+from hkflow import FEATURES, RISKS, SOFTMAX, Objective, ridge, vector_feature
 from hkflow.certificates import kernel_machine
 from hkflow.certificates.fixed_points import l2_margin
 from hkflow.certificates.kernel_machine import (
@@ -16,7 +16,9 @@ from hkflow.certificates.kernel_machine import (
     arc_cosine_kernel,
     f2_max_margin,
     kernel_margin,
+    kernel_of,
     l2_interpolation,
+    piecewise_linear_kernel,
 )
 from hkflow.errors import HkflowError
 from hkflow.geometry.sphere import normalize
@@ -87,12 +89,24 @@ def test_kernels_are_means_over_the_sphere(name, p, rng):
         )
 
 
-@pytest.mark.parametrize("name", KERNELS)
+def leaky(s):
+    return np.where(s > 0.0, s, -0.3 * s), np.where(s > 0.0, 1.0, -0.3)
+
+
+@pytest.mark.parametrize("name", [*KERNELS, "absolute-value", "leaky"])
 def test_kernels_are_means_over_s2_in_any_frame(name, rng):
     theta, weights = product_rule(200, 400)
     x, z = rng.normal(size=(4, 3)), rng.normal(size=(5, 3))
-    phi = [FEATURES[name].matrix(theta, v) for v in (x, z)]
-    assert np.abs((phi[0] * weights) @ phi[1].T - KERNELS[name](x, z)).max() < 2e-5
+    feature = FEATURES.get(name, ridge(leaky, degree=1))
+    phi = [feature.matrix(theta, v) for v in (x, z)]
+    assert np.abs((phi[0] * weights) @ phi[1].T - kernel_of(feature)(x, z)).max() < 2e-5
+
+
+def test_linear_and_relu_are_two_slopes(rng):
+    x, z = rng.normal(size=(4, 5)), rng.normal(size=(3, 5))
+    for name, slopes in (("linear", (1.0, 1.0)), ("relu", (0.0, 1.0))):
+        wanted = KERNELS[name](x, z)
+        assert piecewise_linear_kernel(x, z, *slopes) == pytest.approx(wanted, abs=1e-14)
 
 
 def test_wrong_constants_of_the_kernels_are_seen(rng):

@@ -7,7 +7,7 @@ from hkflow.certificates.kernel_machine import arc_cosine_kernel, kernel_margin
 from hkflow.certificates.tangent_kernel import tangent_kernel, tangent_max_margin
 from hkflow.measures.point_measure import Units
 
-NAMES = ["linear", "relu", "squared-relu"]
+NAMES = ["linear", "relu", "squared-relu", "absolute-value"]
 
 
 def network(feature, weights, x):

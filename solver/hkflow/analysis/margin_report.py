@@ -11,7 +11,7 @@ import numpy as np
 from ..case.datasets import input_names, lines_of_data
 from ..certificates.column_generation import hidden_gap
 from ..certificates.contradiction import contradiction
-from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
+from ..certificates.kernel_machine import KernelClassifier, f2_max_margin, kernel_of
 from ..certificates.margin import MaxMargin, Watch
 from ..certificates.search import is_searchable
 from ..certificates.tangent_kernel import tangent_max_margin
@@ -266,7 +266,7 @@ def margin_report(
 def _f2(objective):
     if objective.feature.outputs > 1:
         return _one_output(objective.feature)
-    if objective.feature.name not in KERNELS:
+    if kernel_of(objective.feature) is None:
         return f"no closed-form kernel for '{objective.feature.name}'"
     if (count := len(objective.targets)) > MOST_DATA:
         return _too_many(count)
@@ -295,7 +295,7 @@ def _tangent(problem):
         )
     if problem.objective.feature.outputs > 1:
         return _one_output(problem.objective.feature)
-    if problem.objective.feature.name not in KERNELS:
+    if kernel_of(problem.objective.feature) is None:
         return f"none is known for '{problem.objective.feature.name}'"
     if (count := len(problem.objective.targets)) > MOST_DATA:
         return _too_many(count)

@@ -14,6 +14,7 @@ import numpy as np
 from ..arguments import Floats, real_array
 from ..compiled import njit
 from ..errors import HkflowError, unknown_name
+from ..objectives.activations import Feature
 from ..objectives.objective import Objective
 from ..objectives.population import arc_cosine
 from ..shown import Shown
@@ -151,6 +152,27 @@ KERNELS: dict[str, Callable[[Floats, Floats], Floats]] = {
 }
 
 
+def piecewise_linear_kernel(x: Floats, z: Floats, below: float, above: float) -> Floats:
+    """∫ ψ(θ·x) ψ(θ·z) dτ(θ) of a ψ with slopes a above 0 and b below, by the arc-cosine kernel k of
+    degree 1:
+
+        K(x, z) = (a² + b²) k(x, z) − 2 a b k(x, −z)
+
+    x (n, p), z (k, p).   Returns (n, k).
+    """
+    own, opposite = arc_cosine_kernel(x, z, 1), arc_cosine_kernel(x, -z, 1)
+    return (above**2 + below**2) * own - 2.0 * above * below * opposite
+
+
+def kernel_of(feature: Feature) -> Callable[[Floats, Floats], Floats] | None:
+    """The kernel (x, z) -> ∫ φ(θ, x) φ(θ, z) dτ(θ) of a feature; None where no closed form is
+    known."""
+    if feature.name in KERNELS or feature.joint or not feature.pieces:
+        return KERNELS.get(feature.name)
+    below, above = feature.pieces
+    return partial(piecewise_linear_kernel, below=below, above=above)
+
+
 # --- machines
 
 
@@ -226,20 +248,20 @@ def f2_max_margin(objective: Objective) -> KernelClassifier:
 
     On the signed sphere g(θ, +1) − g(θ, −1) is all that counts, and the uniform probability there
     has the same kernel.
-    objective : with feature linear, relu or squared-relu and targets ±1.   Returns a
+    objective : with targets ±1 and a feature that has a kernel, see kernel_of.   Returns a
         KernelClassifier.
     Raises ValueError for another feature, several outputs, and as kernel_margin.   Source: Chizat &
     Bach 2020, eq. 5.
     """
-    name = objective.feature.name
+    name, kernel = objective.feature.name, kernel_of(objective.feature)
     if objective.feature.outputs > 1:
         raise ValueError(
             "An 𝓕₂-max-margin is one of labels +1 and -1 and units of one output, got units of"
             f" {objective.feature.outputs}. Give the labels of one class against the others."
         )
-    if name not in KERNELS:
+    if kernel is None:
         raise ValueError(unknown_name("feature with a closed-form kernel", name, KERNELS))
-    return machine_on(KERNELS[name], objective)
+    return machine_on(kernel, objective)
 
 
 def machine_on(

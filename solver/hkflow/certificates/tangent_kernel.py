@@ -7,7 +7,7 @@ from ..errors import unknown_name
 from ..measures.point_measure import Units
 from ..objectives.activations import Feature
 from ..objectives.objective import Objective
-from .kernel_machine import KERNELS, KernelClassifier, machine_on
+from .kernel_machine import KERNELS, KernelClassifier, kernel_of, machine_on
 
 LAYERS = ("output", "hidden")
 
@@ -25,14 +25,14 @@ def tangent_kernel(
         K(x, z) = m Σ_j ∂_j f(x)·∂_j f(z) = (1/m) Σ_j [ σ(a_j·x) σ(a_j·z) + b_j² σ'(a_j·x) σ'(a_j·z)
         x·z ]
 
-    hidden : (m, p) a_j;  output : (m,) b_j;  x : (n, p);  z : (k, p);  feature : linear, relu or
-        squared-relu, as Feature
+    hidden : (m, p) a_j;  output : (m,) b_j;  x : (n, p);  z : (k, p);  feature : one that has
+        a kernel, see kernel_of
     layers : those that move: ("output",) leaves the first term, ("hidden",) the second, as for
         squared-relu with fixed b_j = ±1
     Returns (n, k), at 8m(n+k) bytes.   Raises ValueError for another feature or layer.
     Source: Jacot et al. 2018; Chizat & Bach 2020, Fig. 3.
     """
-    if feature.name not in KERNELS:
+    if kernel_of(feature) is None:
         raise ValueError(unknown_name("feature with a tangent kernel", feature.name, KERNELS))
     for layer in layers:
         check_choice("layer", layer, LAYERS)

@@ -11,7 +11,7 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.ticker import MaxNLocator
 
 from ..analysis.frames import POPULATION_FRAME, frame, frames
-from ..certificates.kernel_machine import KERNELS, KernelClassifier, f2_max_margin
+from ..certificates.kernel_machine import KernelClassifier, f2_max_margin, kernel_of
 from ..errors import HkflowError
 from ..objectives.data import with_bias
 from ..solving.result import Result, in_plain_units
@@ -123,7 +123,7 @@ def kernel_classifier(run: Result) -> KernelClassifier | None:
         not run.classifies
         or run.domain.fixed
         or not 0 < len(run.targets) <= COMPARED
-        or objective.feature.name not in KERNELS
+        or kernel_of(objective.feature) is None
     ):
         return None
     try:
