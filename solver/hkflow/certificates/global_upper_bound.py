@@ -2,7 +2,7 @@
 
     G(θ) = Σ_i c_i φ(θ, x_i),  φ = (θ·x)₊ on any sphere, or (θ·x)₊² on the circle or S²
 
-Own features that are linear on either side of 0, as |θ·x|, are sums of ReLU of x and of −x.
+A ridge that is linear on either side of 0, as |θ·x|, is one of ReLU of x and of −x.
 
 By branch and bound: on the circle and S² over `caps`, beyond S² over `cones`, where these are too
 few by `main_axes` of the data.

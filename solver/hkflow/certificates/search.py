@@ -74,7 +74,7 @@ def slack(n_data: int) -> float:
 def as_relu(
     feature: Feature, inputs: Floats, coefficients: Floats
 ) -> tuple[Feature, Floats, Floats]:
-    """Σ_i coefficients_i φ(θ, x_i) of an own ψ that is linear on either side of 0 as a sum of ReLU,
+    """Σ_i coefficients_i φ(θ, x_i) of a ridge that is linear on either side of 0 as a sum of ReLU,
     by ψ(s) = ψ(1) (s)₊ + ψ(−1) (−s)₊: feature, inputs and coefficients; other features as they are.
 
     inputs : (n_data, p);  coefficients : (n_data,)
