@@ -128,6 +128,13 @@ def test_ghk_between_two_atoms_has_its_closed_form(mass, angle):
     )
 
 
+@pytest.mark.parametrize("angle", [1e-6, 1e-4, 0.01])
+def test_ghk_of_near_atoms_is_off_by_no_more_than_its_bar(angle):
+    a, b = hkflow.PointMeasure([[1.0, 0.0]]), hkflow.PointMeasure([[np.cos(angle), np.sin(angle)]])
+    value, bar = metrics.gaussian_hellinger_kantorovich(a, b)
+    assert abs(value - np.sqrt(-2.0 * np.expm1(-0.5 * angle**2))) <= bar < 1e-6
+
+
 @pytest.mark.parametrize("mass", [1e-250, 1e250])
 def test_ghk_of_masses_whose_products_are_no_numbers(mass, rng):
     """GHK(m a, m b) = √m GHK(a, b)."""
@@ -187,6 +194,18 @@ def test_ghk_bounds_meet_pot_and_bear_tiny_and_uneven_masses(rng):
     assert ghk.ghk_bounds(np.zeros((0, 2)), np.zeros(0), np.array([1.0, 0.5])) == pytest.approx(
         (1.5, 1.5), rel=1e-15
     )
+
+
+def test_ghk_between_an_atom_and_many_of_very_uneven_masses_has_its_closed_form(rng):
+    """|a| + |b| − 2 (|a| Σ b_j e^{−d_j²})^½: first steps went to potentials of 1e10 and left no
+    digits of the slacks."""
+    for _ in range(300):
+        n = rng.integers(2, 40)
+        cost, b = rng.uniform(0.0, np.pi**2, (1, n)), rng.random(n) ** rng.integers(0, 12)
+        b = np.maximum(b * 10.0 ** rng.integers(-9, 1, n), 1e-15 * b.max())
+        lower, upper = ghk.ghk_bounds(cost, np.ones(1), b)
+        wanted = 1.0 + b.sum() - 2.0 * np.sqrt(b @ np.exp(-cost[0]))
+        assert lower <= wanted <= upper < lower + 2e-12 * (1.0 + b.sum())
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 30, 31])

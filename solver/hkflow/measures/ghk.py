@@ -8,9 +8,11 @@ from ..compiled import njit
 
 NEGLIGIBLE = 1e-16  # of the mass: atoms that no distance sees
 GAP = 1e-12  # of the masses, in the square of the GHK distance
+LAST_DIGITS = 1e-15  # of the masses: rounding of the bounds themselves
 ROUNDING = 1e3  # Σ π s so much smaller: what is left of the gap is rounding
 MAX_STEPS = 200
 TO_THE_WALL = 0.995  # share of the way to the nearest vanishing variable that a step may take
+LONGEST = 20.0  # change of a potential in a step; after one of 1e10 its slack has no digits left
 TILE = 4  # lines of a factor that are summed at once
 
 
@@ -22,8 +24,8 @@ def ghk_bounds(cost: Floats, a: Floats, b: Floats) -> tuple[float, float]:
         π₁ = a e^{−f}, π₂ = b e^{−g}
 
     A primal–dual interior-point method (predictor and corrector) on these conditions with log π₁ =
-    log a − f: every π > 0 and every (f, g) with s > 0 is admissible, so their values are bounds
-    whatever the rounding and wherever it stops.
+    log a − f: every π > 0 and every (f, g) with s ≥ 0 is admissible, so their values are bounds
+    wherever it stops; f is the largest that the last g allows.
     cost : (n, m) ≥ 0;  a : (n,) and b : (m,) > 0;  either may be empty
     """
     less, more = sorted((float(a.sum()), float(b.sum())))
@@ -45,14 +47,17 @@ def ghk_bounds(cost: Floats, a: Floats, b: Floats) -> tuple[float, float]:
         solve = _newton(plan, slack, f, g, a, b, rows, columns)
         df, dg = solve(np.zeros_like(rows), np.zeros_like(columns))
         wanted = np.zeros_like(plan)
-        t = _step(*extremes(plan, slack, wanted, df, dg))
+        t = _step(df, dg, *extremes(plan, slack, wanted, df, dg))
         left = complementarity(plan, slack, df, dg, t) / plan.size
         centering = (left / gap) ** 3 * gap
         df, dg = solve(*targets(plan, slack, df, dg, centering, wanted))
-        t = _step(*extremes(plan, slack, wanted, df, dg))
+        t = _step(df, dg, *extremes(plan, slack, wanted, df, dg))
         f, g = f + t * df, g + t * dg
         move(plan, slack, wanted, df, dg, t)
-    return max(float(lower), 0.0), max(float(upper), 0.0)
+    with np.errstate(over="ignore"):
+        lower = -(a @ np.expm1(-(cost - g).min(axis=1)) + b @ np.expm1(-g))
+    rounding = LAST_DIGITS * (less + more)
+    return max(float(lower) - rounding, 0.0), max(float(upper) + rounding, 0.0)
 
 
 def _entropy(p, q):
@@ -62,9 +67,11 @@ def _entropy(p, q):
     return np.sum(rel_entr(p, q) - p + q)
 
 
-def _step(*closing):
-    """The longest step, 1 at most, along which nothing vanishes that closes by these shares."""
-    return min(1.0, TO_THE_WALL / max(*closing, TO_THE_WALL))
+def _step(df, dg, *closing):
+    """The longest step, 1 at most, along which nothing vanishes that closes by these shares, and f
+    and g change by LONGEST at most."""
+    change = max(np.abs(df).max(), np.abs(dg).max())
+    return min(1.0, TO_THE_WALL / max(*closing, TO_THE_WALL), LONGEST / max(change, LONGEST))
 
 
 def _newton(plan, slack, f, g, a, b, rows, columns):
