@@ -82,3 +82,20 @@ def test_a_courant_number_beyond_one_is_refused():
     mesh = hkflow.circle_mesh(8)
     with pytest.raises(ValueError, match=r"cfl must lie in \(0, 1\], got 1.2"):
         advect(mesh, np.ones(8), np.ones(8), 1.0, cfl=1.2)
+
+
+@pytest.mark.parametrize(
+    "density, flows, time, words",
+    [
+        (np.ones(8), np.ones(8), -1.0, "time must be finite and at least 0"),
+        (np.ones(8), np.ones(8), np.nan, "time must be finite and at least 0"),
+        (np.ones(3), np.ones(8), 1.0, r"got \(3,\) and \(8,\)"),
+        (np.ones(8), np.ones(9), 1.0, r"got \(8,\) and \(9,\)"),
+        (-np.ones(8), np.ones(8), 1.0, "at least 0, and flows finite"),
+        (np.ones(8), np.full(8, np.inf), 1.0, "at least 0, and flows finite"),
+    ],
+)
+def test_what_no_density_can_follow_is_refused(density, flows, time, words):
+    """A density of few cells was read beyond its end, one fell below 0 in a negative time."""
+    with pytest.raises(ValueError, match=words):
+        advect(hkflow.circle_mesh(8), flows, density, time)

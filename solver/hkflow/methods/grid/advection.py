@@ -3,7 +3,7 @@ the flows."""
 
 import numpy as np
 
-from ...arguments import Floats
+from ...arguments import Floats, nonnegative, real_array
 from ...geometry.mesh import Mesh, half_faces
 from ..rules import check_reconstruction
 from .frozen import Transport
@@ -40,10 +40,20 @@ def advect(
         (n_cells,)
     cfl : step in units of the time in which a cell would be emptied, at most 1;  limiter,
         reconstruction : see FiniteVolume
-    Raises ValueError for a Courant number out of range.
+    Raises ValueError for a Courant number or a time out of range, and for flows or a density that
+    do not fit the mesh.
     """
     if not 0.0 < cfl <= 1.0:
         raise ValueError(f"cfl must lie in (0, 1], got {cfl}.")
+    time = nonnegative(time, "time")
+    density, flows = real_array(density, "Densities"), real_array(flows, "Flows")
+    if density.shape != (mesh.n_cells,) or flows.shape != (len(mesh.faces),):
+        raise ValueError(
+            f"A density on {mesh.n_cells} cells and flows through {len(mesh.faces)} faces are"
+            f" wanted, got {density.shape} and {flows.shape}."
+        )
+    if not (np.isfinite(density).all() and (density >= 0.0).all() and np.isfinite(flows).all()):
+        raise ValueError("The density must be finite and at least 0, and flows finite.")
     transport = prescribed(mesh, flows, limiter, reconstruction)
     steps = max(1, int(np.ceil(time * transport.outflow / cfl)))
     now, after = np.array(density, dtype=float)[None], np.zeros((1, mesh.n_cells))
