@@ -879,6 +879,23 @@ def test_errors_in_time_that_agree_by_chance_at_a_save_have_the_bars_beside():
     assert (hkflow.error_bars(run)["log_mass"] >= error).all()
 
 
+def test_saves_until_which_two_tolerances_take_the_same_steps_are_not_exact():
+    """Two atoms that slide down -e·θ, tan(χ/2) = tan(χ₀/2) e^(−t): first steps are those between
+    saves."""
+    angles = np.array([0.7, 2.5])
+    start = hkflow.PointMeasure(np.stack([np.cos(angles), np.sin(angles)], axis=1))
+    problem = hkflow.Problem(
+        None, hkflow.Sum(hkflow.External("-x"), axes=2), hkflow.Flow(1.0), initial=start
+    )
+    saves = np.array([0.0, 1e-3, 0.01, 0.05, 0.1, 0.3, 1.0, 3.0])
+    run = hkflow.solve(problem, 3.0, saves, kind="particles", tolerance=1e-4)
+    true = 2.0 * np.arctan(np.tan(angles / 2.0) * np.exp(-run.time[:, None]))
+    moments = np.stack([np.cos(true), np.sin(true)], axis=-1).mean(axis=1)
+    errors = rms(np.array([run.atoms_at(k).moment() for k in range(len(saves))]) - moments)
+    bars = hkflow.error_bars(run)["moment"]
+    assert errors[-2] > 1e-9 and bars[0] == 0.0 and (errors <= bars + 1e-15).all()
+
+
 def test_a_mass_that_vanishes_is_told_in_plain_units():
     """F does not vanish with it, so that F/|ν| is beyond use; with drive `measure` records have
     units of e^log_scale from the first step on."""

@@ -33,6 +33,7 @@ from .estimate import (
     of_difference,
     of_points,
     rms,
+    until_they_part,
 )
 from .plan import FAR_FEWER, LOOSER, Rival, found_among, planned, times_fit
 from .quantities import is_large, quantities
@@ -226,6 +227,8 @@ def _bar(plan, name, others, of, over_kinks):
     apart = rms(one - other)
     if over_kinks or own.options["kind"] == "grid":  # both may agree at a save by chance
         apart = beside(apart, rms(values))
+    else:
+        apart = until_they_part(apart, rms(values - values[0]))
     time = of_difference(plan.ratio, 0.25 if over_kinks else 0.5) * apart
     spread = Spread(np.zeros(len(values)), np.nan, "by another method" if others else EXACT)
     if plan.coarse:

@@ -96,19 +96,33 @@ def of_points(
 def beside(bar: Floats, sizes: Floats) -> Floats:
     """The larger of every bar and those of the saves before and after, the latter relative to what
     has grown until then; at the first save, where nothing has moved, its own. Where bars are 0
-    until some save, as those of runs that have taken the same steps so far, its bar is that of all
-    saves before, relative to what has grown.
+    until some save, as `until_they_part`.
 
     sizes : (n_saves,) of the quantity, as `rms`
     """
-    largest = np.maximum.accumulate(sizes)
-    grown = np.divide(largest[:-1], largest[1:], where=largest[1:] > 0.0, out=np.ones(len(bar) - 1))
     wider = bar.copy()
     wider[1:] = np.maximum(wider[1:], bar[:-1])
-    wider[1:-1] = np.maximum(wider[1:-1], bar[2:] * grown[1:])
+    wider[1:-1] = np.maximum(wider[1:-1], bar[2:] * _grown(sizes)[1:])
+    return until_they_part(wider, sizes)
+
+
+def until_they_part(bar: Floats, sizes: Floats) -> Floats:
+    """Where bars are 0 until some save, as those of runs that have taken the same steps so far, its
+    bar is that of all saves before but the first, relative to what has grown.
+
+    sizes : (n_saves,) of the quantity, or of its change since the start
+    """
+    wider, grown = bar.copy(), _grown(sizes)
     for k in range(int(np.argmax(wider > 0.0)) - 1, 0, -1):
         wider[k] = wider[k + 1] * grown[k]
     return wider
+
+
+def _grown(sizes):
+    """The largest size until every save but the last over that until the next one."""
+    largest = np.maximum.accumulate(sizes)
+    ones = np.ones(len(sizes) - 1)
+    return np.divide(largest[:-1], largest[1:], where=largest[1:] > 0.0, out=ones)
 
 
 def _verdict(order, low, high, below=0.0):
