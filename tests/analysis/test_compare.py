@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 
 import hkflow
 from hkflow.analysis import comparison
-from hkflow.analysis.comparison_table import DENSITY_LEGEND
+from hkflow.analysis.comparison_table import CENTRES, DENSITY_LEGEND
 from hkflow.analysis.frames import make_test_inputs
+from hkflow.measures.distances import distances
 from hkflow.plots.compare import draw_comparison, save_comparison
 
 CASE = """
@@ -431,6 +432,18 @@ def test_the_command(made, tmp_path):
     )
     _, err = hk("compare", a, made("steady", **{"flow": {"kind": "wasserstein"}}).path, code=2)
     assert "flow.reaction is 4 in the first and 0 in the second" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "mesh",
+    [hkflow.circle_mesh(40), hkflow.geodesic_mesh(2), hkflow.Domain(3).meshes.of_size(840)],
+)
+def test_the_table_says_how_far_centres_are_from_what_is_even_in_cells(mesh, rng):
+    even = hkflow.sampled(rng, 20_000, mesh, (1,), np.ones((1, mesh.n_cells)))
+    apart = distances(even.positions, mesh.centers).min(axis=1) / mesh.width
+    words = CENTRES[mesh.centers.shape[1] - 1]
+    assert float(words.split()[-2]) == pytest.approx(np.sqrt(np.mean(apart**2)), abs=0.01)
+    assert apart.mean() == pytest.approx(0.25, abs=0.01) or "W1" not in words
 
 
 @pytest.mark.parametrize("axes, cells", [(2, 16), (4, 120)])
