@@ -10,9 +10,6 @@ from ..solving.result import Result
 if TYPE_CHECKING:
     from .comparison import Comparison
 
-# what distances a density on cells has from its atoms at their centres, by the dimension
-CENTRES = {1: "W1 h/4, W2 0.29 h", 2: "W2 about 0.40 h", 3: "W2 about 0.49 h"}
-
 
 def described(run: Result) -> str:
     """What carries a run's measure, in words."""
@@ -51,7 +48,7 @@ def table(c: "Comparison") -> str:
     widths = [run.mesh.width for run in grids if run.mesh]
     if widths:
         lines.append(
-            f"Cells count as atoms at their centres; that alone makes {CENTRES[c.a.dim]}, h ="
+            f"Cells count as atoms at their centres; that alone makes {c.a.domain.off_centres}, h ="
             f" {max(widths):.2g} their width."
         )
     if any(np.nanmax(values[:, 1], initial=0.0) > 0.0 for values in c.distances.values()):

@@ -53,6 +53,8 @@ MESHES = {
     3: Meshes("600-cell", hypersphere_mesh_of, coarser_hypersphere, finer_hypersphere, 840, 409920),
 }
 PICTURES = {1: "circle", 2: "map"}
+# how far a density on cells of width h is from its atoms at their centres
+OFF_CENTRES = {1: "W1 h/4, W2 0.29 h", 2: "W2 about 0.40 h", 3: "W2 about 0.49 h"}
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,11 @@ class Domain:
             return {"angle": longitude % (2.0 * np.pi)}
         latitude = np.arcsin(np.clip(points[:, 2], -1.0, 1.0))
         return {"longitude": np.degrees(longitude), "latitude": np.degrees(latitude)}
+
+    @property
+    def off_centres(self) -> str:
+        """How far a density on cells of width h is from its atoms at their centres, in words."""
+        return OFF_CENTRES[self.dim]
 
     @property
     def has_meshes(self) -> bool:
