@@ -5,6 +5,7 @@ from dataclasses import replace
 import h5py
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import hkflow
 from hkflow.accuracy import companion, companions, plan
@@ -743,6 +744,60 @@ def test_networks_have_errors_in_time_alone(points, tmp_path):
 def test_sibling_a_looser_run_with_the_same_steps_tells_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(companions, "TIGHTER_THAN_OWN", ())
     assert bar_and_error_of_a_network(tmp_path, "random")[0] == 0.0
+
+
+ROWS = np.array([[0.9, 0.6, 0.1], [0.9, -0.2, 0.6], [1.2, 0.6, -0.3]])
+DIAGONAL = {
+    "data": {"source": "inline", "inputs": ROWS.tolist(), "targets": [1.0, 1.0, 1.0]},
+    "objective": {"activation": "linear", "loss": "smooth-margin"},
+    "domain": {"kind": "fixed-features"},
+    "initial": {"kind": "scaled", "scale": 30.0},
+    "flow": {"kind": "diagonal", "time_variable": "margin"},
+    "time": {"end": 1e3, "first": 1e-2, "saves": 6},
+    "certificate": {"seconds": 0.0},
+}
+
+
+def predictions_of_a_diagonal_network(scale, times):
+    """Of depth 2 for ROWS of class 1, by the clock of the smooth margin. With z = −∫J dt,
+
+    w = 2 α² sinh 4z,   dz/dγ̃ = G / Σ_j 8 α² cosh(4 z_j) G_j²,   G = Xᵀp."""
+
+    def predicted_at(z):
+        return ROWS @ (2.0 * scale**2 * np.sinh(4.0 * z))
+
+    def rate(_, z):
+        margins = predicted_at(z)
+        p = np.exp(margins.min() - margins)
+        slopes = ROWS.T @ (p / p.sum())
+        return slopes / np.sum(8.0 * scale**2 * np.cosh(4.0 * z) * slopes**2)
+
+    found = solve_ivp(
+        rate, (0.0, times[-1]), np.zeros(3), "Radau", times, rtol=1e-10, atol=1e-18 / scale**2
+    )
+    return np.array([predicted_at(z) for z in found.y.T])
+
+
+def bars_and_errors_of_a_diagonal_network(folder, tolerance):
+    """Of the predictions at the saves after the start."""
+    method = {"kind": "particles", "tolerance": tolerance}
+    run = hkflow.run(DIAGONAL, output=folder / "run", method=method)
+    error = rms(run.predictions[1:] - predictions_of_a_diagonal_network(30.0, run.time[1:]))
+    return run.errors["predictions"][1:], error, run.errors.companions
+
+
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-6])
+def test_long_implicit_steps_are_judged_by_half_as_long_ones(tolerance, tmp_path):
+    """From large weights predictions are small beside what J exchanges in its own time."""
+    bars, errors, told = bars_and_errors_of_a_diagonal_network(tmp_path, tolerance)
+    assert (errors > 1e-8).all() and (errors <= bars).all() and (bars < 10.0 * errors).all()
+    assert told == (f"the same with tolerance {0.1 * tolerance:.2g} and steps half as long",)
+
+
+def test_sibling_a_looser_run_takes_the_same_long_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "_steps_implicitly", lambda own: False)
+    bars, errors, _ = bars_and_errors_of_a_diagonal_network(tmp_path, 1e-6)
+    assert (bars < 1e-4 * errors).any()
 
 
 @pytest.mark.parametrize("few, remark", [(1, True), (1000, False)])

@@ -46,14 +46,16 @@ MeshOf = Callable[[Meshes, int], Mesh]
 @dataclass(frozen=True, eq=False)
 class Companion:
     """A run to be made: problem, options of its method, the width of its cells or the distance of
-    its points (see `dim_of_errors`) in units of those of the run itself, what it is in words, and
-    how many steps it may take."""
+    its points (see `dim_of_errors`) in units of those of the run itself, what it is in words, how
+    many steps it may take, and, if its steps are to be half as long as those of the run at most,
+    the times of the run's records and the numbers of their steps."""
 
     problem: Problem
     options: dict
     width: float
     words: str
     most: float = np.inf
+    halves: tuple[Floats, Floats] | None = None
 
     @property
     def orders(self) -> tuple[float, float]:
@@ -177,6 +179,21 @@ def with_tolerance(companion: Companion, factor: float, few: bool = False) -> li
     return [replace(companion, options=options, words=words)]
 
 
+def with_half_steps(companion: Companion, factor: float, run: Result) -> list[Companion]:
+    """It with another tolerance and steps at most half as long as those of a run, if a tolerance
+    governs its steps.
+
+    Errors of implicit steps are relative to what J exchanges in the time in which it acts. Before
+    that, as from large weights, predictions change by a small part of it, and steps are those
+    between saves, or twice the last one, whatever the tolerance.
+    """
+    times, steps = (np.asarray(run.records.get(name, ()), float) for name in ("time", "step"))
+    return [
+        replace(one, words=f"{one.words} and steps half as long", halves=(times, steps))
+        for one in with_tolerance(companion, factor)
+    ]
+
+
 def thinned(own: Companion, counts: set[int], mesh_of: MeshOf) -> dict[int, Companion]:
     """The same on so many cells, or from so many points, by their number, each made from the finer
     one before; up to one that has no mass."""
@@ -275,10 +292,22 @@ def solved(companion: Companion, times: Floats) -> Solution | None:
             Memory(companion.options),
         )
         watch = memory, lambda state: state.step > companion.most
-        _, _, finished = Loop(made, times, watch, GUARDS, record_interval=np.inf).run()
+        loop = Loop(made, times, watch, GUARDS, record_interval=np.inf)
+        for _ in loop.steps():
+            if companion.halves:
+                loop.control.keep_below(_half_of_step(*companion.halves, loop.clock.time))
     except EXPECTED:
         return None
-    return memory.solution(made, finished) if finished else None
+    return memory.solution(made, loop.finished) if loop.finished else None
+
+
+def _half_of_step(times, steps, now):
+    """Half the step that a run takes at a time, by the times of its records and the numbers of
+    their steps; inf if these are not known."""
+    if len(times) < 2:
+        return np.inf
+    k = min(max(int(np.searchsorted(times, now, side="right")), 1), len(times) - 1)
+    return 0.5 * float(times[k] - times[k - 1]) / max(float(steps[k] - steps[k - 1]), 1.0)
 
 
 def orders_of(problem: Problem, method: str, options: Mapping[str, Any]) -> tuple[float, float]:

@@ -68,7 +68,8 @@ def error_bars(
     Errors in space: the same on 1/4 and 1/16 of the cells or points (on S³ 1/8 and 1/64), of many
     cells on 1/16 and 1/64, or for random points four parts of 1/16; see `estimate`. Errors in time:
     the smallest of them, or the same on about 150 cells or points, with a tighter tolerance; where
-    there is none the run itself with a looser one, or a tighter one if that changes nothing. A grid
+    there is none the run itself with a looser one, or a tighter one if that changes nothing or
+    steps may be implicit, which are half as long then. A grid
     without noise is besides compared with characteristics or particles, which are computed in
     another way; of smooth margins these alone tell errors in space.
 
@@ -117,14 +118,16 @@ def companions_of(
     independent: bool,
     mesh_of: MeshOf,
 ) -> list[Solution]:
-    """What `error_bars` will compute when a run has ended that has begun, as far as it can be made.
+    """What `error_bars` will compute when a run has ended that has begun, as far as it can be made:
+    without what needs the steps of the run.
 
     times : of all its saves;  problem, independent, mesh_of : as of `error_bars`
     """
     plan = planned(run, problem, times, independent, mesh_of)
     if isinstance(plan, str):
         return []
-    made = (solved(companion, times[plan.saves]) for companion in plan.wanted)
+    wanted = [companion for companion in plan.wanted if companion.halves is None]
+    made = (solved(companion, times[plan.saves]) for companion in wanted)
     return [one for one in made if one is not None]
 
 

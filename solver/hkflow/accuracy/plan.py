@@ -26,6 +26,7 @@ from .companion import (
     options_of,
     other_method,
     thinned,
+    with_half_steps,
     with_tolerance,
 )
 from .error_bars import ErrorBars
@@ -232,7 +233,8 @@ def _pair(run, own, fewer, wait, end):
     """Two companions whose difference tells errors in time, and the ratio of their tolerances:
     those with the fewest cells or points and a tighter one; where there are none, or moves at
     random would tell them apart, the run itself and a looser one, or if intervals cannot be longer
-    before the end a tighter one. None where no tolerance governs the steps.
+    before the end a tighter one, or where steps may be implicit one whose steps are half as long.
+    None where no tolerance governs the steps.
 
     fewer : from more cells or points to fewer;  wait : see `longest_wait`
     """
@@ -240,8 +242,19 @@ def _pair(run, own, fewer, wait, end):
         first, ratio = fewer[-1], TIGHTER[run.method == "grid"]
     else:
         first, ratio = own, TIGHTER[False] if LONGER * wait > end else LOOSER
-    others = with_tolerance(first, ratio, few=FEW_INTERVALS * wait > end)
+    if first is own and wait == 0.0 and _steps_implicitly(own):
+        ratio = TIGHTER[False]
+        others = with_half_steps(own, ratio, run)
+    else:
+        others = with_tolerance(first, ratio, few=FEW_INTERVALS * wait > end)
     return ([first, *others] if others else []), ratio
+
+
+def _steps_implicitly(own):
+    """Whether its points may take implicit steps, as smooth margins come to need."""
+    options, kinds = own.options, ("particles", "characteristics")
+    implicit = options["kind"] in kinds and options.get("imex", "auto") != "explicit"
+    return implicit and own.problem.objective.risk.scaled is not None
 
 
 def _another(own, counts, slow=False):
@@ -298,6 +311,8 @@ def times_fit(one: Solution, times: Floats, saves: Integers) -> bool:
 def found_among(companion: Companion, known: Sequence[Solution]) -> Solution | None:
     """The run among those that are known that a companion is, or None."""
     wanted = companion.options
+    if companion.halves:
+        return None
     fits = (one for one in known if options_of(one) == wanted and _same_start(companion, one))
     return next(fits, None)
 

@@ -104,6 +104,11 @@ class StepControl:
         self.implicit = self._wants_implicit(bound, look, ends)
         return self.size.propose(bound, remaining)
 
+    def keep_below(self, longest: float) -> None:
+        """Let no step be longer than this, nor than the method's longest."""
+        for size in self.sizes:
+            size.largest = min(self.method.max_step, longest)
+
     def learn(self, dt: float, error: float | None) -> bool:
         """Move the limit after a step of size dt; True if the step is accurate enough."""
         if not self.implicit:
