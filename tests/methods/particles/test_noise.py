@@ -1,5 +1,7 @@
 """Uniform noise: new mass on a fixed set, or deaths and births, against the grid."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from agreement import grid_problem, objective, particle_problem
@@ -203,6 +205,19 @@ class Account(Observer):
             self.misses += not (
                 np.array_equal(clock.budget.values, self.sums) and method.current.mass == self.mass
             )
+
+
+def test_random_noise_has_no_clock_of_the_margin():
+    """It stopped at the first renewal: the smooth margin did not grow."""
+    risk, y = hkflow.RISKS["smooth-margin"], np.array([1.0, -1.0])
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], risk, np.eye(2), y)
+    flow = hkflow.Flow(1.0, 2.0, 0.1, time_variable="margin")
+    problem = particle_problem(objective, flow, 40)
+    with pytest.raises(ValueError, match="no clock then: take noise = 'deterministic', or the"):
+        make_method(problem, "particles", noise="random")
+    make_method(problem, "particles", noise="deterministic")
+    timed = replace(problem, flow=replace(flow, time_variable="time"))
+    make_method(timed, "particles", noise="random")
 
 
 @pytest.mark.parametrize("noise", ["deterministic", "random"])

@@ -62,7 +62,7 @@ class Particles(PointMethod, OdeMethod):
     seed : of the random noise and of Brownian steps
     Cost of one evaluation: particles × data × (d+1).
     Raises ValueError for an unknown name, an initial measure without mass, a set that the signs
-    cannot share, noise on fixed features, a depth other than 2 off them, or what does not go with
+    cannot share, noise on fixed features, random noise by the clock of the margin, a depth other than 2 off them, or what does not go with
     entropy.
     """
 
@@ -117,6 +117,12 @@ class Particles(PointMethod, OdeMethod):
                 "Particles of a sphere have masses, and a mobility of depth"
                 f" {self.flow.depth:g} is that of a density: take the grid. Fixed features have"
                 " both."
+            )
+        by_margin = self.flow.time_variable == "margin"
+        if by_margin and noise == "random" and self.flow.noise > 0.0:
+            raise ValueError(
+                "Random noise changes the smooth margin by chance, which is no clock then: take"
+                " noise = 'deterministic', or the clock 'time'."
             )
         interval = rules.noise_interval(noise_interval, self.flow.noise)
         check_positive(noise_interval=interval)
