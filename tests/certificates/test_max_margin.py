@@ -8,7 +8,11 @@ import pytest
 from brute_force import exact_highest, explicit_candidates
 
 import hkflow
-from hkflow.certificates.column_generation import max_margin, max_margin_of_atoms
+from hkflow.certificates.column_generation import (
+    enclosed_max_margin,
+    max_margin,
+    max_margin_of_atoms,
+)
 from hkflow.certificates.fixed_points import l1_margin, least_distance
 from hkflow.errors import HkflowError
 from hkflow.geometry.sphere import normalize
@@ -296,3 +300,29 @@ def test_a_first_programme_without_margin_keeps_its_directions():
     found = max_margin(o, SIGNED)
     check(found, o, 1e-6)
     assert 0.0 < found.lower < 1e-4
+
+
+@pytest.mark.parametrize("signs", [(1, -1), (1,)])
+@pytest.mark.parametrize(
+    "inputs", [[[1e6, 0.0], [0.0, 1e-6]], [[1e6, 0.0], [1e6, 1e-6]], [[1e5, 0.0], [0.0, 1e-7]]]
+)
+@pytest.mark.parametrize("turned", [0.0, 0.05])
+def test_a_long_datum_does_not_hide_the_margin_of_a_short_one(inputs, signs, turned):
+    """They were said to be not separable: weights on row 2, to which no unit gives a mean margin
+    above 1e-05."""
+    name = "relu" if len(signs) > 1 else "linear"
+    risk, y = hkflow.RISKS["smooth-margin"], np.array([1.0, -1.0])
+    data = hkflow.Objective(hkflow.FEATURES[name], risk, np.array(inputs), y)
+    c, s = np.cos(turned), np.sin(turned)
+    start = hkflow.PointMeasure([[c, s], [-s, -c], [s, -c]], [1, signs[-1], signs[-1]])
+    found = enclosed_max_margin(data, signs, start=start)
+    assert 0.0 < found.lower <= found.upper and not found.is_none
+    assert "no margin is positive" not in str(found)
+
+
+def test_margins_that_rounding_makes_are_none():
+    """XOR has none for linear units, beside a long datum neither."""
+    inputs = np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [1e3, 3.0]])
+    y = np.array([1.0, 1.0, -1.0, -1.0, 1.0])
+    data = hkflow.Objective(hkflow.FEATURES["linear"], hkflow.RISKS["smooth-margin"], inputs, y)
+    assert enclosed_max_margin(data).is_none

@@ -23,7 +23,7 @@ from .global_upper_bound import (
     nodes_within,
 )
 from .in_span import span_of_data
-from .margin import MaxMargin, Watch, power_above
+from .margin import DOUBT, MaxMargin, Watch, power_above
 from .one_class_units import one_class_units
 from .search import Peaks, is_searchable, local_maxima
 
@@ -41,6 +41,7 @@ USELESS_CLIMBED = 0.5  # the same where directions are found by climbs, which ma
 # margin is zero
 NOTHING = 1e-11
 ROUNDING = 1e-15  # of the largest feature: by which the ends may still move as they are stored
+LOST = 1e-14  # of the largest feature of a datum: what rounding may make of its margin
 STALLING = 1e-8  # of the largest feature: a gap that rounding may keep from narrowing
 STALLED = 10  # rounds in which it has to narrow
 LAST = 1.0  # second after the time is up, for the last branch and bound
@@ -365,6 +366,9 @@ def _enclosed(objective, atoms, dual, upper, climbed, certified, rounds, toleran
             f"The search is at fault: a margin of {lower} exceeds what it takes for an upper value,"
             f" {upper}."
         )
+    known = lower > DOUBT * resolution and upper - lower < lower
+    if not known and (least := _beyond_rounding(objective, margins)) > 0.0:
+        resolution = min(resolution, 0.5 * least)  # that of another datum hides nothing
     upper = max(float(upper), lower)
     climbed = max(min(float(climbed), upper), lower)
     mean, p = dual @ margins, _weights(objective, dual)
@@ -372,6 +376,17 @@ def _enclosed(objective, atoms, dual, upper, climbed, certified, rounds, toleran
     return MaxMargin(
         lower, upper, climbed, atoms, p, certified, rounds, slack, tolerance, resolution
     )
+
+
+def _beyond_rounding(objective, margins):
+    """The smallest of some margins of data that count, less what rounding may make of it; -inf
+    where the size of features is not known."""
+    feature = objective.feature
+    if feature.degree is None:
+        return -np.inf
+    lengths = np.linalg.norm(objective.inputs[objective.weights > 0.0], axis=1)
+    sizes = np.maximum(lengths, lengths**feature.degree)
+    return float((margins - LOST * np.repeat(sizes, max(feature.outputs - 1, 1))).min())
 
 
 def _first_directions(objective, signs, start):

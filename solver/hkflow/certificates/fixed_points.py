@@ -18,6 +18,7 @@ GAP = 1e-8  # of max |z|: how far the two values that enclose a margin may be ap
 TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 FLAT = 1e-8  # of the longest row: a shorter one says nothing about scales
 SHARP = 1e3  # max |z| as the solver gets it: its tolerances are absolute, and so 1e-13 max |z|
+HIDDEN = 0.5  # of a positive bound: a gap that tolerances leave where rows differ much in size
 OUT_OF_TIME = 1  # a status of linprog
 UNMET = 1e-9  # of |column| |b|: a larger slope breaks an optimality condition of least squares
 
@@ -67,7 +68,24 @@ def l1_margin(z: Floats, seconds: float = np.inf) -> Margin:
             f"The ℓ₁ max-margin of {n} data and {m} points was not found: {solution.message}"
         )
     a, p = _on_simplex(solution.x[:m]), _on_simplex(-solution.ineqlin.marginals)
-    return _certified(Margin(float(np.min(z @ a)), a, p), np.max(p @ z), size)
+    bound = float(np.max(p @ z))
+    a = _lifted(z, a, bound)
+    return _certified(Margin(float(np.min(z @ a)), a, p), bound, size)
+
+
+def _lifted(z, a, bound):
+    """Weights a with a little more where rows fall short of a positive bound, if that makes their
+    margin larger and positive: of data of very different sizes long ones need less weight than the
+    tolerances of a solver, which are absolute, let it see."""
+    margins = z @ a
+    if not bound - margins.min() > HIDDEN * bound:
+        return a
+    best, more = z.argmax(axis=1), a.copy()
+    gains = z.max(axis=1)
+    short = (margins < bound) & (gains > 0.0)
+    np.add.at(more, best[short], (bound - margins[short]) / gains[short])
+    more = _on_simplex(more)
+    return more if np.min(z @ more) > max(margins.min(), 0.0) else a
 
 
 def l2_margin(z: Floats) -> Margin:

@@ -62,8 +62,8 @@ class Particles(PointMethod, OdeMethod):
     seed : of the random noise and of Brownian steps
     Cost of one evaluation: particles × data × (d+1).
     Raises ValueError for an unknown name, an initial measure without mass, a set that the signs
-    cannot share, noise on fixed features, random noise by the clock of the margin, a depth other than 2 off them, or what does not go with
-    entropy.
+    cannot share, noise on fixed features, random noise by the clock of the margin, a depth other
+    than 2 off fixed features, or what does not go with entropy.
     """
 
     varying = ("transport", "reaction")
