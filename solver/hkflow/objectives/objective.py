@@ -334,16 +334,23 @@ class Objective(Shown):
         Value and mass in units of e^log_scale; beyond it the second term belongs to risks that are
         not linear in the scale.
         """
-        eps = ROUNDED_SINGLE if self.operator == SINGLE else ROUNDED
         size = mass * self.largest_feature
         slope = float(np.add.reduce(np.abs(loss_gradient))) * size + self.weight_decay * mass
-        rounding = eps * (abs(value) + slope)
+        rounding = self._eps * (abs(value) + slope)
         if self.risk.scaled is not None:
             return rounding
         # plain numbers, which overflow to inf; the gradient of softmax changes by no more than 2
-        error, unit = float(eps * size), float(np.exp(min(log_scale, LARGEST_LOG)))
+        error, unit = self.rounding_of_predictions(mass), float(np.exp(min(log_scale, LARGEST_LOG)))
         change = min(unit * error, 2.0) if self.risk.coupled else unit * error
         return rounding + change * error
+
+    def rounding_of_predictions(self, mass: float) -> float:
+        """What rounding may do to a prediction, εδ as in `rounding`; both in the same units."""
+        return float(self._eps * mass * self.largest_feature)
+
+    @property
+    def _eps(self):
+        return ROUNDED_SINGLE if self.operator == SINGLE else ROUNDED
 
 
 def _sums(objective, make):

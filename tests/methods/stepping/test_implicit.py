@@ -750,3 +750,19 @@ def test_auto_takes_about_as_few_steps_as_the_better_coupling(domain, loss):
         assert auto.finished and own.taken <= 1.3 * better + 10
         assert auto.records["margin"][-1] == pytest.approx(implicit.records["margin"][-1], abs=1e-3)
     assert own.implicit > 0
+
+
+@pytest.mark.parametrize("flow", ["hellinger", "hellinger-kantorovich"])
+def test_steps_are_long_where_data_are_fitted_to_rounding(flow):
+    """In the kernel regime, a large mass, residuals soon are the rounding of predictions, to a
+    share of which nothing can be solved for: steps were taken for unsettled, 10,000 of them."""
+    rng = np.random.default_rng(4)
+    x, y = 3.0 * rng.normal(size=(4, 3)), rng.normal(size=4)
+    objective = hkflow.Objective(hkflow.FEATURES["squared-relu"], hkflow.RISKS["square"], x, y)
+    points = hkflow.quasi_uniform(200, 2)
+    positions, signs = np.vstack([points, points]), np.repeat([1, -1], 200)
+    start = hkflow.PointMeasure(positions, signs, np.full(400, 0.25))
+    problem = hkflow.Problem(None, objective, hkflow.named_flow(flow, 2, True), (1, -1), start)
+    solution = hkflow.solve(problem, 0.3, kind="particles")
+    assert solution.finished and solution.records["step"][-1] < 200
+    assert solution.predictions[-1] == pytest.approx(y, abs=1e-11)

@@ -225,8 +225,8 @@ class PointMethod(ImplicitSteps):
         states[0].copy(self.current)
         coupling = self.accepted_coupling()
         step = implicit_step(
-            coupling, time, substeps, states, self.frozen, self.tolerance, self.coupling_at,
-            self.guesses,
+            coupling, time, substeps, states, self.frozen, self.tolerance, self.current.mass,
+            self.coupling_at, self.guesses,
         )  # fmt: skip
         if not step.rejection:
             self.guesses = [state.loss_gradient.copy() for state in states[1:]]

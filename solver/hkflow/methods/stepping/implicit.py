@@ -150,6 +150,7 @@ def implicit_step(
     states: Sequence[Any],
     frozen: Callable[..., Floats],
     tolerance: float,
+    mass: float,
     coupling_at: Callable[[Any], Coupling] | None,
     guesses: Sequence[Floats] | None = None,
 ) -> Step:
@@ -162,12 +163,13 @@ def implicit_step(
     frozen : function (begin, after, loss_gradient, tau, step) -> predictions (n_data,): S_r(tau)
         from one evaluation into another, adding to the step's budget
     tolerance : of the method; loss gradients are solved for to a share of it
+    mass : of the first state, in units of e^log_scale: rounding of predictions goes by it
     coupling_at : function of an evaluation -> Coupling where K jumps with the loss gradients, as
         that of atoms does which kinks hold or let go; None where corrections of K are enough
     guesses : loss gradients of each substep, as of a step of nearly the same length; None for those
         that each begins with
     """
-    step = Step(dt)
+    step, rounding = Step(dt), coupling.objective.rounding_of_predictions(mass)
     if guesses is None:
         guesses = [begin.loss_gradient for begin in states[:-1]]
     for (implicit, taken), begin, after, guess in zip(
@@ -176,7 +178,7 @@ def implicit_step(
         flow_with = partial(frozen, begin, after)
         renewed = partial(coupling_at, after) if coupling_at else None
         loss_gradient, spent = coupled_loss_gradients(
-            coupling, flow_with, dt * implicit, guess, tolerance, renewed
+            coupling, flow_with, dt * implicit, guess, tolerance, rounding, renewed
         )
         if taken != implicit and not spent.rejection:
             spent = Step(dt * taken, defect=spent.defect)
@@ -196,6 +198,7 @@ def coupled_loss_gradients(
     tau: float,
     guess: Floats,
     tolerance: float,
+    rounding: float = 0.0,
     renewed: Callable[[], Coupling] | None = None,
 ) -> tuple[Floats, Step]:
     """Drive the flow over tau by loss gradients r with r = ∇R(h(S_r(tau) ν)); returns r (n_data,)
@@ -212,7 +215,7 @@ def coupled_loss_gradients(
     if coupling.form is None:
         renewed = None
     if len(leads) == len(guess):
-        return _coupled_among(coupling, flow_with, tau, guess, guess, tolerance, renewed)
+        return _coupled_among(coupling, flow_with, tau, guess, guess, tolerance, rounding, renewed)
     loss_gradient, driving, predictions = guess.copy(), np.zeros(len(guess)), np.empty(len(guess))
     driving[leads] = guess[leads]
 
@@ -227,7 +230,7 @@ def coupled_loss_gradients(
     for _ in range(MOST_CORRECTIONS):
         loss_gradient[leads], step = _coupled_among(
             coupling.among(leads), flow_among, tau, driving[leads], loss_gradient[leads],
-            tolerance, renewed_among if renewed else None,
+            tolerance, rounding, renewed_among if renewed else None,
         )  # fmt: skip
         if step.rejection:
             break
@@ -244,12 +247,13 @@ def coupled_loss_gradients(
     return loss_gradient, step
 
 
-def _coupled_among(coupling, flow_with, tau, driving, guess, tolerance, renewed):
+def _coupled_among(coupling, flow_with, tau, driving, guess, tolerance, rounding, renewed):
     """`coupled_loss_gradients` of data that all lead.
 
     driving : (n_data,) loss gradients of the first flow;  guess : (n_data,) of the answer
     The linear model h − τ K r, and K, are corrected by what the flow really does until both agree
-    to a share of the tolerance. They are the gradient of a convex function: where its slope along a
+    to a share of the tolerance, or to rounding where that is larger, as where data are fitted and
+    nothing moves. They are the gradient of a convex function: where its slope along a
     correction d has changed sign, d·τ K (r′ − r) < 0 with r′ the next model's answer, the
     correction is shortened to where a line between both slopes has its zero.
     Where K jumps, loss gradients that nothing answers to are left as they are, by a proximal term
@@ -285,13 +289,13 @@ def _coupled_among(coupling, flow_with, tau, driving, guess, tolerance, renewed)
         gap = tau * coupling.times(wanted - loss_gradient)
         step.defect = float(np.abs(gap).max())
         defect, shrinks = step.defect, step.defect <= SHRINKS * defect
-        if step.defect <= CONSISTENT * allowed:
+        if step.defect <= CONSISTENT * allowed or step.defect <= rounding and not shrinks:
             return loss_gradient, step
         before = loss_gradient, predictions.copy()
         if line is None or not line.shorten(gap):
             line = _Line(loss_gradient, wanted - loss_gradient, gap)
         loss_gradient = guess = line.end()
-    if step.defect > allowed:
+    if step.defect > max(allowed, rounding):
         step.rejection = "the coupling through the data did not settle"
     return before[0], step
 

@@ -42,7 +42,7 @@ class Imex(Stepper):
         states[0].atoms = now.atoms
         step = implicit_step(
             self.coupling(), dt, substeps, states, self.explicit.frozen.drive, self.tolerance,
-            self.coupling_at,
+            now.mass, self.coupling_at,
         )  # fmt: skip
         trial.defect = step.defect
         self.rates(trial)
