@@ -315,6 +315,22 @@ def test_errors_of_normalised_predictions_are_relative_to_the_targets_where_thes
     assert planning.relative_error(run, bars)[0] == pytest.approx(wanted.max(), rel=1e-12)
 
 
+@pytest.mark.parametrize(("early", "late"), [(0.05, 0.02), (0.02, 0.05)])
+def test_errors_in_space_and_in_time_count_at_different_saves(case, early, late):
+    """In the kernel regime errors in time are largest early, and those in space late: runs were
+    made again with smaller tolerances alone, and missed the accuracy by a factor of 9."""
+    run = hkflow.run(case, output=case.parent / "run", method={"kind": "particles"})
+    space, in_time = np.zeros((2, 5))
+    in_time[1], space[-1] = early, late
+    bar = replace(run.errors.bars["predictions"], space=space, time=in_time)
+    bars = replace(run.errors, bars=run.errors.bars | {"predictions": bar})
+    file = read_case(case, {"method": {"kind": "particles", "accuracy": 1e-3}})
+    asked = planning._better(
+        file, sizes.sized(file.case, 1, 1000, 1e-4), 1, 1000, run, bars, 1.0, 0.9
+    )
+    assert asked.size > 4000 and asked.tolerance < 0.1 * 1e-4
+
+
 def test_predictions_of_test_data_are_as_accurate(tmp_path):
     """Rows that are fitted, as many as inputs, are known long before others; so the sibling without
     test data takes fewer points."""

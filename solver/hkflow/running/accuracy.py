@@ -87,24 +87,28 @@ class Choice:
 
 
 def relative_error(run: Result, bars: ErrorBars) -> tuple[float, float, float]:
-    """The largest error of the predictions, and of those of test data, over all saves, and its
-    parts in space and time; relative to the larger of predictions and targets, root mean squares
-    (numbers of classes count as 1, as ±1 do). Without data those of the first and second moment,
-    relative to the mass."""
+    """The largest of `relative_errors`, and its parts in space and time; nan without bars."""
+    parts = relative_errors(run, bars)
+    space, in_time = parts[:, np.argmax(parts.sum(axis=0))].tolist()
+    return space + in_time, space, in_time
+
+
+def relative_errors(run: Result, bars: ErrorBars) -> Floats:
+    """Errors in space and time of the predictions at the saves, and of those of test data, (2, k);
+    relative to the larger of predictions and targets, root mean squares (numbers of classes count
+    as 1, as ±1 do). Without data those of the first and second moment, relative to the mass."""
     if not bars.bars:
-        return (np.nan,) * 3
+        return np.full((2, 1), np.nan)
     if "predictions" in bars.bars:
         parts = _of_predictions(run, bars, "predictions", run.scaled_predictions, run.targets)
         if "test_predictions" in bars.bars:
             test = run.scaled_test_predictions, run.test.targets
             tested = _of_predictions(run, bars, "test_predictions", *test)
             parts = np.hstack([parts, tested])
-    else:
-        sizes = np.ones(len(run.time)) if bars.normalised else np.maximum(run.mass, 1e-300)
-        bar = bars.leading(sizes)
-        parts = np.array([bar.space, bar.time]) / sizes
-    space, in_time = parts[:, np.argmax(parts.sum(axis=0))].tolist()
-    return space + in_time, space, in_time
+        return parts
+    sizes = np.ones(len(run.time)) if bars.normalised else np.maximum(run.mass, 1e-300)
+    bar = bars.leading(sizes)
+    return np.array([bar.space, bar.time]) / sizes
 
 
 def _of_predictions(run, bars, name, scaled, targets):
@@ -355,12 +359,14 @@ def refined(
 
 
 def _better(file, case, dim, size, run, bars, seconds, aim=AIM, rival=None):
-    """A choice by the errors of a run of so many cells or points. The bar of a rival stays as it
-    is, and all besides is taken for errors in space: those in time are told by few cells, which
-    overrate them."""
+    """A choice by the errors of a run of so many cells or points, where they are largest, which
+    leaves no error in space or in time above what is wanted elsewhere: at another save, or of test
+    data. The bar of a rival stays as it is, and all besides is taken for errors in space: those in
+    time are told by few cells, which overrate them."""
     floor = relative_error(rival.run, rival.bars)[0] if rival else 0.0
     wanted = aim * file.case.method.accuracy - floor
     total, space, in_time = relative_error(run, bars)
+    elsewhere = np.zeros(2) if rival else relative_errors(run, bars).max(axis=1)
     if rival:
         space, in_time = total - floor, in_time / OVERRATED
     tolerance, o = case.method.tolerance, run.problem.objective
@@ -368,11 +374,13 @@ def _better(file, case, dim, size, run, bars, seconds, aim=AIM, rival=None):
         return _choice(file, case, dim, o, 4 * size, tolerance, seconds)
     allowed = wanted if rival else wanted - min(in_time, IN_TIME * wanted)
     power = expected_power(run, bars)
-    grows = (space / allowed) ** (1.0 / power) if space > EXACT else 0.0
+    most = max(space / allowed, elsewhere[0] / wanted)
+    grows = most ** (1.0 / power) if most * wanted > EXACT else 0.0
     new = size_for(case.method.kind, dim, size * min(max(grows, 1.0), GROWTH))
     left = wanted if rival else wanted - min(space * (size / new) ** power, allowed)
-    if in_time > left:  # how far a looser one would do is not known
-        tolerance *= (left / in_time) ** (1.0 / TIME_ORDER)
+    beyond = max(in_time / left if in_time > left else 0.0, elsewhere[1] / wanted)
+    if beyond > 1.0:  # how far a looser one would do is not known
+        tolerance *= beyond ** (-1.0 / TIME_ORDER)
     tolerance = max(tolerance, TIGHTEST)
     return _choice(file, case, dim, o, new, tolerance, seconds, size)
 
