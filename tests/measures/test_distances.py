@@ -79,6 +79,13 @@ def test_wasserstein1_on_the_circle_agrees_with_pot_and_goes_round(rng):
     ) == pytest.approx(2 * np.pi - 6.0, rel=1e-12)
 
 
+def test_wasserstein1_is_one_of_the_circle():
+    """Of S² it was that of two of three coordinates."""
+    a = hkflow.PointMeasure(hkflow.quasi_uniform(4, 2))
+    with pytest.raises(ValueError, match="on the circle, got positions of 3 and 3 coordinates"):
+        metrics.wasserstein1(a, a)
+
+
 @pytest.mark.parametrize("dim", [1, 2])
 def test_a_shift_is_seen_and_nothing_else(rng, dim):
     a = hkflow.PointMeasure(points(rng, 300, dim, 0.2))

@@ -385,7 +385,7 @@ def _beyond_rounding(objective, margins):
     if feature.degree is None:
         return -np.inf
     lengths = np.linalg.norm(objective.inputs[objective.weights > 0.0], axis=1)
-    sizes = np.maximum(lengths, lengths**feature.degree)
+    sizes = feature.steepness * np.maximum(lengths, lengths**feature.degree)
     return float((margins - LOST * np.repeat(sizes, max(feature.outputs - 1, 1))).min())
 
 

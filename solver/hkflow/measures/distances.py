@@ -34,7 +34,14 @@ def wasserstein1(a: PointMeasure, b: PointMeasure) -> Distance:
 
     a, b : PointMeasures on S^1.   Returns a Distance in radians, nan if a sheet is empty in one of
         the two alone.
+    Raises ValueError for measures on another sphere.
     """
+    axes = a.positions.shape[1], b.positions.shape[1]
+    if axes != (2, 2):
+        raise ValueError(
+            f"Wasserstein-1 is one of measures on the circle, got positions of {axes[0]} and"
+            f" {axes[1]} coordinates. Take wasserstein2."
+        )
     if _one_sided(a, b):
         return Distance(np.nan, np.nan)
     total = 0.0
