@@ -163,6 +163,21 @@ def test_where_the_margin_cannot_grow_its_clock_says_so(kind):
     assert said in s.status
 
 
+@pytest.mark.parametrize("kind", ["network", "characteristics"])
+def test_units_that_step_over_kinks_are_told_what_keeps_the_clock(kind):
+    """A smaller tolerance, which was said to help, does not; sliding along kinks does."""
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["smooth-margin"], X, np.sign(X[:, 0] * X[:, 1])
+    )
+    start = hkflow.PointMeasure(np.random.default_rng(1).normal(size=(20, 2)), [1.0, -1.0] * 10)
+    flow = hkflow.Flow(1.0, 2.0, time_variable="margin")
+    s = hkflow.solve(hkflow.Problem(None, objective, flow, (1, -1), start), 2.0, kind=kind)
+    if kind == "network":
+        assert "along kinks, which method.kind = 'characteristics' knows, gain less" in s.status
+    else:
+        assert s.finished
+
+
 class Steps(Observer):
     """Ends a run after so many steps."""
 
