@@ -268,16 +268,19 @@ def _share_until(method, until):
 
 
 def _blow_up(method, clock):
-    """What to add to a stop if the mass has grown as one does that blows up by attraction, or
-    nothing."""
+    """What to add to a stop if the mass has grown as one does that blows up by attraction, or by a
+    mobility ν^(2 − 2/depth) of a depth above 2; or nothing."""
     problem, log_mass = method.problem, method.current.log_mass
     attracts = getattr(problem.objective, "interactions", ()) and problem.flow.reaction != 0.0
+    why = "attraction" if attracts else "a depth above 2" if problem.flow.depth > 2.0 else ""
     start = clock.log_scale + np.log(clock.mass_at_start)
-    if not attracts or not log_mass - start > BLOWN_UP:
+    if not why or not log_mass - start > BLOWN_UP:
         return ""
+    with np.errstate(over="ignore"):
+        begun, grown = np.exp([start, log_mass])
     return (
-        f"; the mass has grown from {np.exp(start):.3g} to {np.exp(log_mass):.3g}, as where"
-        " attraction makes it grow without bound in finite time"
+        f"; the mass has grown from {begun:.3g} to {grown:.3g}, as where {why} makes it grow"
+        " without bound in finite time"
     )
 
 
