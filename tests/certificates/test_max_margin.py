@@ -326,3 +326,18 @@ def test_margins_that_rounding_makes_are_none():
     y = np.array([1.0, 1.0, -1.0, -1.0, 1.0])
     data = hkflow.Objective(hkflow.FEATURES["linear"], hkflow.RISKS["smooth-margin"], inputs, y)
     assert enclosed_max_margin(data).is_none
+
+
+def test_rounding_of_features_of_unknown_size_is_not_taken_for_that_of_the_inputs():
+    """A margin of 1e-8 of opposite inputs is rounding of features of 1e8."""
+    feature = hkflow.Feature(
+        "huge",
+        lambda points, inputs: 1e8 * (inputs @ points.T),
+        1,
+        pullback=lambda points, inputs, g: np.repeat(1e8 * (g @ inputs)[None], len(points), 0),
+    )
+    rng = np.random.default_rng(12)
+    x = rng.integers(-64, 64, (2, 3)) / 7.0
+    x[1] = -3.3 * x[0]
+    data = hkflow.Objective(feature, RISK, x, np.ones(2))
+    assert enclosed_max_margin(data).is_none

@@ -352,12 +352,20 @@ def slopes(s):
 def bent(s):
     return slopes(s) * s, slopes(s)
 leaky = hkflow.ridge(bent, degree=1)
+def square(s):
+    return s * s, 2.0 * s
+squared = hkflow.ridge(square, degree=2)
 """
 
 
 @pytest.mark.parametrize(
     "source, activation, made_of",
-    [("inline", "soft", "soft"), ("teacher", "soft", "soft"), ("inline", "leaky", "leaky.ridge")],
+    [
+        ("inline", "soft", "soft"),
+        ("teacher", "soft", "soft"),
+        ("inline", "leaky", "leaky.ridge"),
+        ("inline", "squared", "squared.ridge"),
+    ],
 )
 def test_a_run_folder_shows_what_it_holds_where_the_activation_is_not(
     source, activation, made_of, tmp_path
@@ -388,7 +396,7 @@ def test_a_run_folder_shows_what_it_holds_where_the_activation_is_not(
     if activation == "leaky":  # two slopes are all of it, and the folder knows them
         assert run.predict(run.inputs) == pytest.approx(run.predictions[-1], rel=1e-12)
     else:
-        with pytest.raises(hkflow.CaseError, match="'units:soft': the module 'units' cannot be im"):
+        with pytest.raises(hkflow.CaseError, match=f"'units:{made_of}': the module 'units' cannot"):
             run.predict(run.inputs)
     done = CliRunner().invoke(app, ["errors", str(tmp_path / "run")])
     assert "the module 'units' cannot be imported" in str(done.exception)

@@ -382,7 +382,7 @@ def _beyond_rounding(objective, margins):
     """The smallest of some margins of data that count, less what rounding may make of it; -inf
     where the size of features is not known."""
     feature = objective.feature
-    if feature.degree is None:
+    if feature.degree is None or (feature.activation is None and feature.ridge is None):
         return -np.inf
     lengths = np.linalg.norm(objective.inputs[objective.weights > 0.0], axis=1)
     sizes = feature.steepness * np.maximum(lengths, lengths**feature.degree)

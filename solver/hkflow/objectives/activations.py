@@ -81,10 +81,13 @@ class Feature:
     @cached_property
     def steepness(self) -> float:
         """c with |ψ(s)| ≤ c |s|^degree of a homogeneous φ = ψ(θ·x): 1 of the built-in ones, and
-        where ψ is not known."""
+        where ψ is not known, as that of a run folder whose function is not here."""
         if self.ridge is None or self.degree is None:
             return 1.0
-        ends = self.pieces or self.ridge(np.array([-1.0, 1.0]))[0]
+        try:
+            ends = self.pieces or self.ridge(np.array([-1.0, 1.0]))[0]
+        except Exception:  # whatever the user's function says
+            return 1.0
         return float(np.abs(ends).max())
 
     @cached_property
