@@ -269,3 +269,18 @@ def test_the_bound_is_never_above_the_sum_of_positive_terms(n, p, rng):
         bound = room.global_upper_bound(hkflow.FEATURES["relu"], x, c)
         most = np.maximum(c * np.linalg.norm(x, axis=1), 0.0).sum()
         assert bound <= most * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("feature, n", [("absolute-value", 1000), ("relu", 2000)])
+def test_of_many_data_with_labels_at_random_the_bound_is_the_maximum(feature, n):
+    """There was no room for the undecided data of 1000 pieces: it was up to six times as large."""
+    rng = np.random.default_rng(n)
+    x, c = rng.standard_normal((n, 3)), rng.choice([-1.0, 1.0], n) / n
+    assert 0.0 <= gap(feature, x, c, (1, -1)) <= 1e-10
+
+
+def test_of_absolute_values_of_many_inputs_the_bound_is_the_sum_of_their_lengths(rng):
+    """ReLU of x and of -x are not both at their largest: it was twice as much."""
+    x, c = rng.standard_normal((300, 20)), rng.uniform(size=300)
+    bound = room.global_upper_bound(hkflow.FEATURES["absolute-value"], x, c)
+    assert bound <= (1.0 + 1e-9) * float(c @ np.linalg.norm(x, axis=1))

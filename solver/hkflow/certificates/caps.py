@@ -16,7 +16,7 @@ from .search import add, dot
 
 # pieces of one size; where more are left the tolerance grows: the bound is looser, and still a
 # bound
-ROOM = 1024
+ROOM = 4096
 FINEST = 40  # cuts: the pieces are then as small as rounding
 SETTLED = 1e-14  # a change of a share that counts as none
 ROUNDING = 1e-9  # of a vector: a part so small has no direction
@@ -69,7 +69,7 @@ def branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
     n, p = len(x), pieces.shape[1]
     corners, sums, tops = np.empty((2, ROOM, p, 3)), np.empty((2, ROOM, 3, 3)), np.empty((2, ROOM))
     begins, ends = np.empty((2, ROOM), np.int64), np.empty((2, ROOM), np.int64)
-    lists, share = np.empty((2, 20 * n + 8 * ROOM), np.int32), np.zeros(n)
+    lists, share = np.empty((2, 160 * n + 8 * ROOM), np.int32), np.zeros(n)
     center, A, L, M, R = np.empty(3), np.empty(3), np.empty(3), np.empty((3, 3)), np.empty((3, 3))
     for i in range(n):
         lists[0, i] = i

@@ -127,7 +127,9 @@ def _highest(activation, inputs, c, signs, nodes, enough, until):
     opposite = np.bincount(line, behind, len(u))
     linear = -opposite @ u
     if p > 3:
-        plain = [np.maximum(sign * sizes, 0.0).sum() for sign in signs]
+        # data of one line at one of its two ends, or at 0
+        ends = np.stack([merged - opposite, opposite, np.zeros(len(u))])
+        plain = [(sign * ends).max(axis=0).sum() for sign in signs]
         if _main_axes_pay(len(u), p, nodes):
             bounds = [
                 by_main_axes(u, sign * merged[:, None], sign * linear[None]) for sign in signs
