@@ -114,9 +114,3 @@ def test_sibling_a_grid_that_does_not_capture_disagrees(monkeypatch):
     monkeypatch.setattr(muscl_hancock, "captures", lambda problem: False)
     grid = solved(ABSOLUTE, "grid", mesh)
     assert np.abs(grid.scaled_predictions[-1] - exact.scaled_predictions[-1]).max() > 0.01
-
-
-def test_certificates_that_know_no_such_feature_say_so():
-    objective = hkflow.Objective(ABSOLUTE, hkflow.RISKS["logistic"], np.eye(2), [1.0, -1.0])
-    with pytest.raises(ValueError, match="absolute-value"):
-        hkflow.certificates.f2_max_margin(objective)

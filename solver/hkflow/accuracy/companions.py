@@ -68,10 +68,10 @@ def error_bars(
     Errors in space: the same on 1/4 and 1/16 of the cells or points (on S³ 1/8 and 1/64), of many
     cells on 1/16 and 1/64, or for random points four parts of 1/16; see `estimate`. Errors in time:
     the smallest of them, or the same on about 150 cells or points, with a tighter tolerance; where
-    there is none the run itself with a looser one, or a tighter one if that changes nothing or
-    steps may be implicit, which are half as long then. A grid
-    without noise is besides compared with characteristics or particles, which are computed in
-    another way; of smooth margins these alone tell errors in space.
+    there is none the run itself with a looser one, or a tighter one if that changes nothing; of
+    points under smooth margins a tighter one with steps half as long. A grid without noise is
+    besides compared with characteristics or particles, which are computed in another way; of smooth
+    margins these alone tell errors in space.
 
     problem : what was solved, if the run does not begin at t = 0 with its first save
     independent : whether to compute by another method, too

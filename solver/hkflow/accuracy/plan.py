@@ -230,11 +230,13 @@ def _counts_in_time(counts, quick=False):
 
 
 def _pair(run, own, fewer, wait, end):
-    """Two companions whose difference tells errors in time, and the ratio of their tolerances:
-    those with the fewest cells or points and a tighter one; where there are none, or moves at
-    random would tell them apart, the run itself and a looser one, or if intervals cannot be longer
-    before the end a tighter one, or where steps may be implicit one whose steps are half as long.
-    None where no tolerance governs the steps.
+    """Two companions whose difference tells errors in time, and the ratio of their tolerances; none
+    where no tolerance governs the steps.
+
+    These are the one with the fewest cells or points, and it with a tighter tolerance. Where there
+    is none, or moves at random would tell them apart, they are the run itself and it with a looser
+    one; if intervals cannot be longer before the end, with a tighter one; if steps may be implicit,
+    with a tighter one and steps half as long.
 
     fewer : from more cells or points to fewer;  wait : see `longest_wait`
     """

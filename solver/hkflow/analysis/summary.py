@@ -101,9 +101,10 @@ def _spikes(run):
     circle = isinstance(o, Objective) and o.axes == 2 and not problem.domain.fixed
     if not (len(run.time) and free and circle):
         return []
-    smooth = o.feature.kink is None and o.feature.pullback is not None
     one_sign = problem.signs == (1,) and len(prediction_shape(o)) == 1
-    if not (smooth and one_sign and o.weight_decay > 0.0 and o.entropy == 0.0):
+    if not (one_sign and o.weight_decay > 0.0 and o.entropy == 0.0):
+        return []
+    if o.feature.kink is not None or o.feature.pullback is None:  # smooth features alone
         return []
     try:
         found = spikes(o, run.atoms_at(-1))

@@ -14,8 +14,8 @@ from ..compiled import njit
 from ..geometry.polyhedra import copy
 from .search import add, dot
 
-# pieces of one size; where more are left the tolerance grows: the bound is looser, and still a
-# bound
+# pieces of one size on S², a quarter on the circle; where more are left the tolerance grows: the
+# bound is looser, and still a bound
 ROOM = 4096
 FINEST = 40  # cuts: the pieces are then as small as rounding
 SETTLED = 1e-14  # a change of a share that counts as none
@@ -67,9 +67,10 @@ def branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
     shared with its sisters; [0] now, [1] their children.
     """
     n, p = len(x), pieces.shape[1]
-    corners, sums, tops = np.empty((2, ROOM, p, 3)), np.empty((2, ROOM, 3, 3)), np.empty((2, ROOM))
-    begins, ends = np.empty((2, ROOM), np.int64), np.empty((2, ROOM), np.int64)
-    lists, share = np.empty((2, 160 * n + 8 * ROOM), np.int32), np.zeros(n)
+    room = ROOM if p == 3 else ROOM // 4
+    corners, sums, tops = np.empty((2, room, p, 3)), np.empty((2, room, 3, 3)), np.empty((2, room))
+    begins, ends = np.empty((2, room), np.int64), np.empty((2, room), np.int64)
+    lists, share = np.empty((2, 160 * n + 8 * room), np.int32), np.zeros(n)
     center, A, L, M, R = np.empty(3), np.empty(3), np.empty(3), np.empty((3, 3)), np.empty((3, 3))
     for i in range(n):
         lists[0, i] = i
@@ -134,7 +135,7 @@ def branch_and_bound(x, c, whole, squared, pieces, tolerance, value, bound):
                         _crossing(x[others[0]], x[others[1]], center, A)
                         value = max(value, _value(x, c, whole, squared, A, L))
             highest = min(highest, tops[now, k])
-            while highest > value + tolerance and (made + 4 > ROOM or end + n > lists.shape[1]):
+            while highest > value + tolerance and (made + 4 > room or end + n > lists.shape[1]):
                 tolerance *= 10.0
             if highest <= value + tolerance or size == FINEST:
                 bound = max(bound, highest)

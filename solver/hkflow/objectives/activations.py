@@ -48,7 +48,8 @@ class Feature:
     outputs : k, the length of b if it is joint: of k > 1 predictions are vectors, see
         `vector_feature`
     kinks : numbers c in order where the slope of ψ jumps, ψ linear between them; of `ridge`
-    one_sided_slopes : ψ′ below and above 0 of a ridge of degree 1, known without calling ψ
+    one_sided_slopes : of a ridge of degree 1 from a run folder, whose ψ may not be here: ψ′ below
+        and above 0
     """
 
     name: str

@@ -359,10 +359,10 @@ def refined(
 
 
 def _better(file, case, dim, size, run, bars, seconds, aim=AIM, rival=None):
-    """A choice by the errors of a run of so many cells or points, where they are largest, which
-    leaves no error in space or in time above what is wanted elsewhere: at another save, or of test
-    data. The bar of a rival stays as it is, and all besides is taken for errors in space: those in
-    time are told by few cells, which overrate them."""
+    """A choice by the errors of a run of so many cells or points: by their sum where it is largest,
+    and by those in space and in time alone at all other saves, and of test data. The bar of a rival
+    stays as it is, and all besides is taken for errors in space: those in time are told by few
+    cells, which overrate them."""
     floor = relative_error(rival.run, rival.bars)[0] if rival else 0.0
     wanted = aim * file.case.method.accuracy - floor
     total, space, in_time = relative_error(run, bars)
