@@ -344,7 +344,8 @@ def _top(M, squared, p, least, theta):
 
 @njit(cache=True)
 def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, out):
-    """Walk along all circles and meet the local maxima of G = Σ c_i φ(·, x_i) that exceed `least`.
+    """Walk along all circles, once where data share one, and meet the local maxima of
+    G = Σ c_i φ(·, x_i) that exceed `least`.
 
     squared: True for squared ReLU, None for ReLU: what that never does is not compiled for it
     single: the highest goes to out[0], any point above all earlier ones counts;  else all go to out
@@ -364,7 +365,11 @@ def _walk(x, c, squared, p, normals, counts, crossings, across, least, single, o
         normal, events = normals[i], counts[i]
         if p == 3 and (c[i] == 0.0 or dot(normal, normal) == 0.0):
             continue
-        M[:], side[:], same = 0.0, 0.0, 0
+        M[:], side[:], same, walked = 0.0, 0.0, 0, False
+        for j in range(i if p == 3 else 0):
+            walked = walked or across[i, j] and c[j] != 0.0
+        if walked:
+            continue
         for j in range(n):
             active[j] = False
             if across[i, j]:
