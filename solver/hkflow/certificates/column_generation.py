@@ -23,7 +23,7 @@ from .global_upper_bound import (
     nodes_within,
 )
 from .in_span import span_of_data
-from .margin import DOUBT, MaxMargin, Watch, power_above
+from .margin import MaxMargin, Watch, power_above
 from .one_class_units import one_class_units
 from .search import Peaks, is_searchable, local_maxima
 
@@ -366,16 +366,17 @@ def _enclosed(objective, atoms, dual, upper, climbed, certified, rounds, toleran
             f"The search is at fault: a margin of {lower} exceeds what it takes for an upper value,"
             f" {upper}."
         )
-    known = lower > DOUBT * resolution and upper - lower < lower
-    if not known and (least := _beyond_rounding(objective, margins)) > 0.0:
-        resolution = min(resolution, 0.5 * least)  # that of another datum hides nothing
     upper = max(float(upper), lower)
     climbed = max(min(float(climbed), upper), lower)
     mean, p = dual @ margins, _weights(objective, dual)
     slack = np.array([upper - mean, mean - lower])
-    return MaxMargin(
+    found = MaxMargin(
         lower, upper, climbed, atoms, p, certified, rounds, slack, tolerance, resolution
     )
+    if not found.is_positive and (least := _beyond_rounding(objective, margins)) > 0.0:
+        # rounding of the features of another datum hides nothing
+        return replace(found, resolution=min(resolution, 0.5 * least))
+    return found
 
 
 def _beyond_rounding(objective, margins):
