@@ -441,3 +441,84 @@ def test_what_python_alone_takes_for_a_number_is_none():
 def test_columns_that_would_have_one_name_are_refused(frame):
     with pytest.raises(hkflow.CaseError, match="names the column 'X?1' twice"):
         columns.Columns.of(frame)
+
+
+WEIGHTED = [  # width, colour, y, weight
+    ("1.5", "red", "1", "2"),
+    ("", "blue", "2.5", "3"),
+    ("4", "", "-1", "1"),
+    ("-3.25", "blue", "0.5", "0"),
+    ("7", "red", "4", "1"),
+    ("2", "blue", "3", "4"),
+]
+
+
+def _with_weights(rows):
+    return "width,colour,y,n\n" + "".join(",".join(row) + "\n" for row in rows)
+
+
+def _with_copies(rows):
+    copies = (",".join(row[:3]) + "\n" for row in rows for _ in range(int(row[3])))
+    return "width,colour,y\n" + "".join(copies)
+
+
+@pytest.mark.parametrize("asked", [{}, {"standardize": True}, {"components": 1}])
+def test_rows_with_weights_are_so_many_copies(table, asked):
+    found = table(_with_weights(WEIGHTED), weight="n", missing="impute", **asked)
+    copies = table(_with_copies(WEIGHTED), missing="impute", **asked)
+    assert found.weights == pytest.approx(np.array([2, 3, 1, 1, 4]) / 11, rel=1e-15)
+    first = [0, 2, 5, 6, 7]  # of the copies of each
+    assert found.inputs == pytest.approx(copies.inputs[first], rel=1e-13)
+    assert found.targets.tolist() == copies.targets[first].tolist()
+    alike = table(_with_copies(row[:3] + ("1",) for row in WEIGHTED), missing="impute", **asked)
+    assert not np.allclose(alike.inputs[1], found.inputs[1], rtol=1e-3)
+    notes = " ".join(found.preparation.notes)
+    assert "1 row of weight 0 left out (line 5)" in notes
+    assert "by its mean 2.75, 1 in 'colour' by its commonest category blue" in notes
+
+
+def test_weights_of_training_and_of_held_out_rows_have_sum_1(table):
+    rows = "".join(f"{k},{k},{k}\n" for k in range(1, 9))
+    found = table("a,y,w\n" + rows, weight="w", test_fraction=0.4)
+    _, targets, weights = found.test
+    assert len(targets) == 3 and weights == pytest.approx(targets / targets.sum(), rel=1e-14)
+    assert found.weights == pytest.approx(found.targets / found.targets.sum(), rel=1e-14)
+
+
+def test_runs_of_rows_with_weights_are_those_of_copies(tmp_path, monkeypatch):
+    """Test data count by their weights as well."""
+    monkeypatch.chdir(tmp_path)
+    whole = [row for row in WEIGHTED if "" not in row]
+    tests = [("0.5", "red", "2", "3"), ("1", "blue", "-1", "1")]
+    (tmp_path / "w.csv").write_text(_with_weights(whole))
+    (tmp_path / "t.csv").write_text(_with_weights(tests))
+    keys = {"source": "file", "label": "y", "standardize": True, "test_file": "t.csv"}
+    case = {"data": keys | {"file": "w.csv", "weight": "n"}} | REST
+    case["method"] = {"kind": "particles", "particles": 40}
+    run = hkflow.run(case, tmp_path / "w", quiet=True)
+    (tmp_path / "c.csv").write_text(_with_copies(whole))
+    (tmp_path / "t.csv").write_text(_with_copies(tests))
+    copies = hkflow.run(case | {"data": keys | {"file": "c.csv"}}, tmp_path / "c", quiet=True)
+    for name in ("objective", "training_error", "test_loss", "test_error"):
+        assert run.records[name][-1] == pytest.approx(copies.records[name][-1], rel=1e-9), name
+    new = {"width": [0.3, 5.0], "colour": ["red", "blue"]}
+    assert run.predict(new) == pytest.approx(copies.predict(new), rel=1e-9)
+
+
+def test_what_is_wrong_with_weights_is_said(table):
+    with pytest.raises(hkflow.CaseError) as refused:
+        table("a,y,w\n1,1,-2\n2,2,\n3,3,inf\n4,4,many\n5,5,1\n", weight="w")
+    said = str(refused.value)
+    assert "4 problems" in said and "line 2, column 'w': '-2' is negative" in said
+    assert "line 3, column 'w': has no value" in said and "'inf' is not finite" in said
+    assert "'many' is not a number" in said
+    with pytest.raises(hkflow.CaseError, match="'w' is the weight of the rows, so it is no input"):
+        table("a,y,w\n1,1,1\n", weight="w", features=["a", "w"])
+    with pytest.raises(hkflow.CaseError, match="data.weight: .*Unknown column 'v'"):
+        table("a,y,w\n1,1,1\n", weight="v")
+    with pytest.raises(hkflow.CaseError, match="data.weight: 'y' is the label"):
+        table("a,y,w\n1,1,1\n", weight="y")
+    with pytest.raises(hkflow.CaseError, match="no rows are left"):
+        table("a,y,w\n1,1,0\n", weight="w")
+    found = table("a,y,w\n1,1,1\n2,2,\n3,3,1e308\n4,4,1e308\n", weight="w", missing="drop")
+    assert found.lines.tolist() == [2, 4, 5] and found.weights.tolist() == [0.5e-308, 0.5, 0.5]

@@ -160,7 +160,8 @@ def _divided(data, inputs, targets, weights, preparation, training, held_out, li
     """The DataSet of encoded inputs (n, k), scaled and projected as the training rows are."""
     whole = held_out is None
     if preparation is not None:
-        preparation = preparation.fitted(data, inputs if whole else inputs[training])
+        own = _weights_of(training, weights)
+        preparation = preparation.fitted(data, inputs if whole else inputs[training], own)
         inputs = preparation.applied(inputs)
     own = inputs if whole else inputs[training]
     if whole:
@@ -218,7 +219,7 @@ def _read_table(data, folder, split, several):
     )
     lines = table.lines if columns.unit == "line" else None
     made = _divided(
-        data, table.encoded(), table.targets, None, preparation, training, held_out, lines
+        data, table.encoded(), table.targets, table.weights, preparation, training, held_out, lines
     )
     if getattr(data, "test_file", None) is not None:
         path = folder / data.test_file
@@ -228,10 +229,10 @@ def _read_table(data, folder, split, several):
         where = "data.test_frame: the frame"
     else:
         return made
-    inputs, targets, notes = test_rows(data, columns, label, made.preparation, where)
+    *test, notes = test_rows(data, columns, label, made.preparation, where)
     said = made.preparation.notes + [f"test data: {note}" for note in notes]
     preparation = made.preparation.model_copy(update={"notes": said})
-    return replace(made, preparation=preparation, test=(inputs, targets, None))
+    return replace(made, preparation=preparation, test=tuple(test))
 
 
 def check_room(data: Table) -> None:

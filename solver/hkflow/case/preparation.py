@@ -171,15 +171,18 @@ class Preparation(Table):
             inputs = (inputs - np.array(self.center)) @ np.array(self.axes).T
         return inputs
 
-    def fitted(self, table: Prepared, inputs: Floats) -> "Preparation":
+    def fitted(
+        self, table: Prepared, inputs: Floats, weights: Floats | None = None
+    ) -> "Preparation":
         """The same, with the scales and axes of encoded training inputs (n, k) that a case wants.
 
+        weights : (n,) by which rows count; all alike if None
         Raises CaseError for a constant column, and for more components than there are.
         """
         update: dict[str, Any] = {}
         if table.standardize:
             try:
-                scales = map(np.ndarray.tolist, standardization(inputs))
+                scales = map(np.ndarray.tolist, standardization(inputs, weights))
             except ConstantColumns as error:
                 drawn = table.test_fraction is not None
                 raise CaseError(self._constant(error.args[1], len(inputs), drawn)) from error
@@ -192,7 +195,7 @@ class Preparation(Table):
                 f"data.components: {table.components} components of {inputs.shape[0]} rows with"
                 f" {inputs.shape[1]} inputs."
             )
-        center, axes = principal_axes(made.applied(inputs), table.components)
+        center, axes = principal_axes(made.applied(inputs), table.components, weights)
         return made.model_copy(update={"center": center.tolist(), "axes": axes.tolist()})
 
     def _constant(self, places, rows, drawn):
@@ -215,13 +218,15 @@ class RawTable:
     """The rows of a table that a case uses.
 
     values : for each column of inputs (n,) numbers, nan where missing, or texts, None where missing
-    targets : (n,);  lines : (n,) in the file, or rows from 1
+    targets : (n,);  weights : (n,) of sum 1, or None of rows that count alike
+    lines : (n,) in the file, or rows from 1
     columns : an Encoding for each, without fill;  notes : what was done, sentences
     classes : names of the classes 0, 1, … that targets are; None of other targets
     """
 
     values: Sequence[Cells]
     targets: Floats
+    weights: Floats | None
     lines: Integers
     columns: tuple[Encoding, ...]
     notes: tuple[str, ...]
@@ -231,13 +236,16 @@ class RawTable:
         """The same, whose columns with a gap are filled with what the training rows have: their
         mean, of categories the commonest."""
         columns, said = [], []
+        weights = np.ones(len(training)) if self.weights is None else self.weights[training]
         for column, values in zip(self.columns, self.values, strict=True):
             gaps, seen, fill, shown = _gaps(values), values[training], NOTHING, ""
-            if column.categories is None and (known := seen[~np.isnan(seen)]).size:
-                fill = float(known.mean())
+            known = np.delete(np.arange(len(seen)), _gaps(seen))
+            if column.categories is None and len(known):
+                fill = float(np.average(seen[known], weights=weights[known]))
                 shown = f"its mean {fill:.6g}"
-            elif column.categories is not None and (counts := Counter(seen[seen != NOTHING])):
-                fill = min(counts, key=lambda text: (-counts[text], text))
+            elif len(known):
+                names, which = np.unique(seen[known], return_inverse=True)
+                fill = names[np.bincount(which, weights[known]).argmax()]
                 shown = f"its commonest category {fill}"
             if fill is None:
                 raise CaseError(
@@ -263,7 +271,7 @@ def raw_table(
     where : how messages on cells begin;  several : whether every label is a class
     Raises CaseError with everything that is wrong.
     """
-    features = [name for name in columns.named if name != label]
+    features = [name for name in columns.named if name not in (label, table.weight)]
     features = features if table.features is None else table.features
     _check_names(table, columns, features, label, where)
     if not len(columns.lines) and not columns.faults:
@@ -273,6 +281,9 @@ def raw_table(
         faults.refuse()  # rows that are none hide labels
     classes = _classes(table, columns.named[label], label, where) if several else None
     rows, targets = _targets(table, columns, label, faults, notes, classes)
+    counted, weights = _weights(table, columns, rows, faults, notes)
+    rows, targets = rows[counted], targets[counted]
+    notes += [f"rows count by '{printable(table.weight)}'"] if table.weight else []
     values, encodings = [], []
     for name in features:
         categorical = name in table.categorical
@@ -316,14 +327,15 @@ def raw_table(
                 f"'{printable(one.name)}' becomes {many} input{'s' * (many > 1)}: "
                 + _some(one.inputs)
             )
-    lines = columns.lines[rows[keep]]
-    return RawTable(values, targets[keep], lines, tuple(encodings), tuple(notes), classes)
+    lines, shares = columns.lines[rows[keep]], _shares(weights, keep)
+    return RawTable(values, targets[keep], shares, lines, tuple(encodings), tuple(notes), classes)
 
 
 def test_rows(
     table: Labelled, columns: Columns, label: str, preparation: Preparation, where: str
-) -> tuple[Floats, Floats, list[str]]:
-    """Inputs (n, dim), targets (n,) and notes of a second table, prepared as the training data are.
+) -> tuple[Floats, Floats, Floats | None, list[str]]:
+    """Inputs (n, dim), targets (n,), weights (n,) of sum 1 or None, and notes of a second table,
+    prepared as the training data are.
 
     where : how messages on cells begin
     Raises CaseError with everything that is wrong, and if no row is left.
@@ -334,6 +346,8 @@ def test_rows(
     faults, notes = Faults(where, columns), list(columns.notes)
     classes = preparation.classes
     rows, targets = _targets(table, columns, label, faults, notes, classes, known=False)
+    counted, weights = _weights(table, columns, rows, faults, notes)
+    rows, targets = rows[counted], targets[counted]
     faults.refuse()
     chosen = {name: columns.named[name][rows] for name in names}
     found = replace(columns, source=where, named=chosen, lines=columns.lines[rows], faults=())
@@ -343,7 +357,7 @@ def test_rows(
         notes.append(f"{_count(~keep)} with missing values dropped{_at(columns, rows[~keep])}")
     if not keep.any():
         raise CaseError(f"{where}: no rows are left to test on.")
-    return inputs[keep], targets[keep], [*notes, f"{keep.sum()} rows"]
+    return inputs[keep], targets[keep], _shares(weights, keep), [*notes, f"{keep.sum()} rows"]
 
 
 def _check_names(table, columns, features, label, where):
@@ -351,7 +365,8 @@ def _check_names(table, columns, features, label, where):
     wrong = [
         f"data.{key}: {where.partition(': ')[2]}: {unknown_name('column', name, columns.named)}"
         for key, names in (
-            ("features", features), ("label", [label]), ("categorical", table.categorical)
+            ("features", features), ("label", [label]), ("categorical", table.categorical),
+            ("weight", [table.weight] if table.weight else []),
         )
         for name in names
         if name not in columns.named
@@ -363,6 +378,11 @@ def _check_names(table, columns, features, label, where):
     ]
     if label in features:
         wrong.append(f"data.features: '{printable(label)}' is the label, so it is no input.")
+    if table.weight in features:
+        said = printable(table.weight)
+        wrong.append(f"data.features: '{said}' is the weight of the rows, so it is no input.")
+    if table.weight == label:
+        wrong.append(f"data.weight: '{printable(label)}' is the label.")
     if not features:
         wrong.append(f"{where}: has no column besides the label '{printable(label)}'.")
     if wrong:
@@ -441,6 +461,37 @@ def _targets(table, columns, label, faults, notes, classes, known=True):
         notes.append(f"{_count(gaps)} without a label dropped{_at(columns, gaps)}")
     rows = np.flatnonzero(chosen)
     return rows, targets[rows]
+
+
+def _weights(table, columns, rows, faults, notes):
+    """Which of some rows count, their places, and by what weights, None for all alike."""
+    if table.weight is None:
+        return np.arange(len(rows)), None
+    cells = columns.named[table.weight][rows]
+    values, wrong = numbers(cells, columns.comma)
+    faults.cells(table.weight, rows[wrong], no_number)
+    if remedy := number_remedy(set(map(str, cells[wrong].tolist()))):
+        faults.remedies[remedy] = None
+    negative = np.setdiff1d(np.flatnonzero(values < 0.0), wrong)
+    faults.cells(
+        table.weight, rows[negative], lambda cell: f"'{printable(str(cell).strip())}' is negative"
+    )
+    gaps, none = _gaps(values, wrong), np.flatnonzero(values == 0.0)
+    if table.missing == "refuse":
+        faults.missing(table.weight, rows[gaps], REMEDY)
+    for places, what in ((gaps, "without a weight dropped"), (none, "of weight 0 left out")):
+        if len(places):
+            notes.append(f"{_count(places)} {what}{_at(columns, rows[places])}")
+    counted = np.flatnonzero(values > 0.0)
+    return counted, values[counted]
+
+
+def _shares(weights, keep):
+    """The weights of the rows that are kept, a mask, divided by their sum; None as it is."""
+    if weights is None or not keep.any():
+        return None
+    kept = weights[keep] / weights[keep].max()  # so that no sum overflows
+    return kept / kept.sum()
 
 
 def _check_labels(listed, cells, known):

@@ -144,31 +144,39 @@ def _of_teacher(value, dim, classify, margin, tries, rng, n):
     )
 
 
-def standardization(inputs: Floats) -> tuple[Floats, Floats, Floats]:
+def standardization(inputs: Floats, weights: Floats | None = None) -> tuple[Floats, Floats, Floats]:
     """Size, mean and spread of the columns, each (dim,), by which (inputs / size - mean) / spread
     has mean 0 and standard deviation 1.
 
+    weights : (n,) positive, by which rows count; all alike if None
     Raises ConstantColumns, a ValueError.
     """
     sizes = np.abs(inputs).max(axis=0)
     sizes = np.where(sizes > 0.0, sizes, 1.0)
     inputs = inputs / sizes  # so that no square overflows
-    spread = inputs.std(axis=0)
+    mean = np.average(inputs, axis=0, weights=weights)
+    spread = np.sqrt(np.average((inputs - mean) ** 2, axis=0, weights=weights))
     if len(constant := np.flatnonzero(spread <= 1e-12).tolist()):
         said = f"column {constant[0]} is constant and cannot be standardized"
         raise ConstantColumns(said, constant)
-    return sizes, inputs.mean(axis=0), spread
+    return sizes, mean, spread
 
 
 class ConstantColumns(ValueError):
     """Inputs have columns that are constant but for rounding; args : a message and their places."""
 
 
-def principal_axes(inputs: Floats, count: int) -> tuple[Floats, Floats]:
+def principal_axes(
+    inputs: Floats, count: int, weights: Floats | None = None
+) -> tuple[Floats, Floats]:
     """The mean (dim,) of inputs and the directions (count, dim) of largest variance; each one's
-    largest entry is made positive."""
-    center = inputs.mean(axis=0)
-    _, _, directions = np.linalg.svd(inputs - center, full_matrices=False)
+    largest entry is made positive.
+
+    weights : (n,) positive, by which rows count; all alike if None
+    """
+    center = np.average(inputs, axis=0, weights=weights)
+    parts = inputs - center if weights is None else (inputs - center) * np.sqrt(weights)[:, None]
+    _, _, directions = np.linalg.svd(parts, full_matrices=False)
     directions = directions[:count]
     largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], axis=1)
     return center, directions * np.sign(largest)

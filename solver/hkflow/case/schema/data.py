@@ -31,7 +31,14 @@ class Labelled(Prepared):
     number to be regressed."""
 
     features: Annotated[list[str], Field(min_length=1)] | None = Field(
-        None, description="columns used as inputs; all if absent"
+        None, description="columns used as inputs; all but 'label' and 'weight' if absent"
+    )
+    weight: str | None = Field(
+        None,
+        description=(
+            "column of numbers ≥ 0 by which rows count, divided by their sum: a row of weight 2"
+            " counts as two copies, one of weight 0 is left out; all count alike if absent"
+        ),
     )
     positive: Annotated[list[Label], Field(min_length=1)] | None = Field(
         None, description="labels counted as +1; 1, 1.0, true and '1' are one label"
