@@ -4,6 +4,7 @@ refused."""
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -268,6 +269,14 @@ def test_times_must_be_common(made):
     assert "Shown: all 2 common save times, t = 0 to 1." in str(c)
     once = hkflow.compare(some, made("short", **{"time.saves": [0.5], "time.end": 0.7}))
     assert "all 1 common save time, t = 0.5 to 0.5" in str(once) and save_comparison(once).exists()
+
+
+def test_saves_that_crowd_at_the_start_have_each_their_own_partner():
+    run = SimpleNamespace(name="a", time=np.concatenate([[0.0], np.geomspace(1e-15, 1e6, 20_000)]))
+    other = SimpleNamespace(name="b", time=run.time[::2] * (1.0 + 1e-14))
+    saves = comparison.common_saves(run, other)
+    assert saves.tolist() == [[2 * k, k] for k in range(len(other.time))]
+    assert comparison.common_saves(other, run).tolist() == [[j, i] for i, j in saves]
 
 
 def test_networks_compare_and_what_differs_in_them_is_said(made):

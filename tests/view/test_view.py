@@ -218,6 +218,23 @@ def test_too_many_points_leave_the_heaviest(rings, monkeypatch):
     )
 
 
+def test_of_many_saves_some_are_shown_evenly(iris, circles, rings, monkeypatch):
+    whole = unpacked(*page_data([iris, *circles, rings]))
+    monkeypatch.setattr("hkflow.view.packing.MAX_SAVES", 2)
+    for (facts, arrays), (all_facts, all_arrays) in zip(
+        unpacked(*page_data([iris, *circles, rings])), whole, strict=True
+    ):
+        assert facts["saves"] == len(all_facts["time"]) > 2
+        ends = [0, facts["saves"] - 1]
+        assert facts["time"] == [all_facts["time"][k] for k in ends]
+        assert facts["logMass"] == [all_facts["logMass"][k] for k in ends]
+        for name, bars in facts["errors"].items():
+            if name != "normalised":
+                assert bars == [all_facts["errors"][name][k] for k in ends]
+        for name in {"density", "map", "positions", "predictions", "gradients"} & arrays.keys():
+            np.testing.assert_array_equal(arrays[name], all_arrays[name][ends])
+
+
 @pytest.fixture
 def many_files(tmp_path, monkeypatch):
     """A run of particles none of whose saves stay in memory but the last that was read, and the

@@ -18,7 +18,7 @@ from .comparison_table import table
 from .frames import make_test_inputs
 from .same_problem import check_same_problem, in_the_family
 
-SAME_TIME = 1e-9  # of the longer run
+SAME_TIME = 1e-9  # of the time
 SAME_MASS = 1e-6  # of the larger one
 PLAN_TIMES = 9  # at most: W2 and GHK are computed at so many of the common times
 
@@ -175,8 +175,12 @@ def common_saves(a: Result, b: Result) -> NDArray[np.int64]:
     for run in (a, b):
         if len(run.time) == 0:
             raise CaseError(f"{run.name}: holds no save yet, so there is nothing to compare.")
-    apart = np.abs(a.time[:, None] - b.time)
-    saves = np.argwhere(apart <= SAME_TIME * max(a.time[-1], b.time[-1]))
+    there = _nearest(a.time, b.time)
+    first = np.flatnonzero(_nearest(b.time, a.time)[there] == np.arange(len(a.time)))
+    second = there[first]
+    x, y = a.time[first], b.time[second]
+    same = np.abs(x - y) <= SAME_TIME * np.maximum(x, y)
+    saves = np.column_stack([first, second])[same]
     if len(saves) == 0:
         ranges = " and ".join(
             f"{run.name} has {len(run.time)} from t = {run.time[0]:g} to {run.time[-1]:g}"
@@ -184,6 +188,13 @@ def common_saves(a: Result, b: Result) -> NDArray[np.int64]:
         )
         raise CaseError(f"No save time is common: {ranges}. Give both the same list in time.saves.")
     return saves
+
+
+def _nearest(times, others):
+    """The index of the nearest of the other times for each time; both increase."""
+    after = np.searchsorted(others, times).clip(max=len(others) - 1)
+    before = np.maximum(after - 1, 0)
+    return np.where(times - others[before] <= np.abs(others[after] - times), before, after)
 
 
 def _notes(a, b):

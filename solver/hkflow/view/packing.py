@@ -35,17 +35,19 @@ PIXELS = {1: 257, 2: 49}  # of a map of predictions along each input, by the num
 MAX_DATA = 2000  # data that are drawn
 MAX_NUMBERS = 400_000  # coordinates of points at all saves, and loss gradients: a third of the page
 MAX_ROWS = 400  # of records
+MAX_SAVES = 1000  # evenly among those of a run; more would only leave less room for each
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 Packed = tuple[dict[str, Any], dict[str, NDArray]]
 
 
 class _Saves(NamedTuple):
-    """What is made of the states of a run, by saves: log |ν|, (n,);  densities in bytes, of a grid
-    on circle or S², and their ranges;  points of ν/|ν|;  maps (n, n_grid) of predictions, if there
-    are any;  per_mass : whether the page shows h/|ν|: of classifiers, whose h grows with the mass,
-    and where the mass is beyond numbers."""
+    """What is made of the states of a run, by the saves that are shown: their indices, (n,);  log
+    |ν|, (n,);  densities in bytes, of a grid on circle or S², and their ranges;  points of ν/|ν|;
+    maps (n, n_grid) of predictions, if there are any;  per_mass : whether the page shows h/|ν|: of
+    classifiers, whose h grows with the mass, and where the mass is beyond numbers."""
 
+    shown: NDArray[np.intp]
     logs: Floats
     densities: list
     points: list
@@ -99,10 +101,11 @@ def packed(run: Result) -> Packed:
         "columns": list(run.input_names),
         "clock": "t" if run.flow.time_variable == "time" else "γ̃",
         "classifies": bool(run.classifies),
-        "time": _plain(run.time),
+        "time": _plain(run.time[saves.shown]),
+        "saves": len(run.time),
         "logMass": _plain(saves.logs),
         "records": _records(run),
-        "errors": _errors(run),
+        "errors": _errors(run, saves.shown),
     }
     arrays: dict[str, NDArray] = {}
     for part in (_cells, _points, _data, _map, _potential):
@@ -145,23 +148,25 @@ def quantised(values: Floats, signed: bool = False) -> tuple[NDArray[np.uint8], 
 
 
 def _read(run):
-    """What is made of the states of a run, each of which is read once: they may be many."""
+    """What is made of the states of a run that are shown, each of which is read once."""
     densities, points, maps = [], [], []
     cells = run.method == "grid" and run.domain.in_space
-    grid, logs, per_mass = _map_grid(run), np.zeros(len(run.time)), bool(run.classifies)
-    for save in range(len(run.time)):
-        logs[save] = run.log_mass_at(save)
+    shown = np.unique(np.linspace(0, len(run.time) - 1, min(len(run.time), MAX_SAVES)).astype(int))
+    grid, logs, per_mass = _map_grid(run), np.zeros(len(shown)), bool(run.classifies)
+    for k, save in enumerate(shown.tolist()):
+        logs[k] = run.log_mass_at(save)
         if cells:
-            densities.append(_density_at(run, save, logs[save]))
+            densities.append(_density_at(run, save, logs[k]))
         if run.domain.in_space or run.domain.fixed:
             points.append(_points_at(run, save))
         if grid is not None:
-            one = per_mass or are_beyond(logs[save : save + 1])
+            one = per_mass or are_beyond(logs[k : k + 1])
             maps.append(run.predict(grid, save, one, prepared=True))
     if not per_mass and are_beyond(logs):
         per_mass = True
-        maps = [run.predict(grid, save, True, prepared=True) for save in range(len(maps))]
-    return _Saves(logs, densities, points, np.array(maps), per_mass)
+        kept = shown[: len(maps)].tolist()
+        maps = [run.predict(grid, save, True, prepared=True) for save in kept]
+    return _Saves(shown, logs, densities, points, np.array(maps), per_mass)
 
 
 def _density_at(run, save, log_mass):
@@ -246,9 +251,9 @@ def _data(run, saves):
         return {}, {}
     kept = np.unique(np.linspace(0, n - 1, min(n, MAX_DATA)).astype(int))
     inputs = with_bias(run.inputs) if run.bias else run.inputs
-    logs = saves.logs if saves.per_mass else np.zeros(len(run.time))
+    logs = saves.logs if saves.per_mass else 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        h = np.exp(run.log_scale - logs)[:, None] * run.scaled_predictions
+        h = np.exp(run.log_scale[saves.shown] - logs)[:, None] * run.scaled_predictions[saves.shown]
     h = np.nan_to_num(h, nan=0.0, posinf=0.0, neginf=0.0)
     said = {"n": n, "rows": kept.tolist(), "bias": bool(run.bias), "h": _h(saves)}
     return {"data": said}, {
@@ -285,19 +290,19 @@ def _map(run, saves):
     return {"map": said}, {"map": np.rint(FINEST * h / scale).astype(np.int16)}
 
 
-def _potential(run, _):
+def _potential(run, saves):
     """What J = ε Σ_i g_i φ(θ, x_i) + λ is made of: the loss gradients g at every save, and φ, where
     the page can compute it."""
     objective = run.problem.objective
     feature, n = objective.feature, len(run.inputs)
     squared = feature.name == "squared-relu" and feature is FEATURES[feature.name]
     simple = feature.outputs == 1 and (feature.pieces or squared)
-    if not (simple and 0 < n <= MAX_DATA and n * len(run.time) <= MAX_NUMBERS):
+    if not (simple and 0 < n <= MAX_DATA and n * len(saves.shown) <= MAX_NUMBERS):
         return {}, {}
-    gradients = np.zeros((len(run.time), n))
+    gradients = np.zeros((len(saves.shown), n))
     try:
-        for save, h in enumerate(run.scaled_predictions):
-            objective.evaluate_risk(h, run.log_scale[save], gradients[save])
+        for k, save in enumerate(saves.shown):
+            objective.evaluate_risk(run.scaled_predictions[save], run.log_scale[save], gradients[k])
     except (AttributeError, HkflowError):  # an objective of the user's own
         return {}, {}
     if not np.isfinite(gradients).all():
@@ -343,13 +348,14 @@ def _records(run):
     return said
 
 
-def _errors(run):
-    """Error bars of objective, margin and predictions at the saves, as they are estimated."""
+def _errors(run, shown):
+    """Error bars of objective, margin and predictions at the saves that are shown, as they are
+    estimated."""
     try:
         bars = run.errors
     except HkflowError:
         return {}
     names = ("predictions", "objective", "log_mass", "margin")
     there = {} if bars is None else bars.bars
-    found: dict[str, Any] = {name: _plain(bars[name], 3) for name in names if name in there}
+    found: dict[str, Any] = {name: _plain(bars[name][shown], 3) for name in names if name in there}
     return found | ({"normalised": bool(bars.normalised)} if found else {})

@@ -434,8 +434,9 @@ async function opened() {
   const off = Math.max(...runs.map((run) => run.cells ? Math.max(...run.cells.ranges.map((r) => run.spread(r, run.cells.signed ? 126 : 254))) : 0),
     ...runs.map((run) => run.points ? Math.max(...run.points.ranges.map((r) => run.spread(r))) : 0));
   const few = runs.filter((run) => run.points && Math.max(...run.points.counts) < run.points.of).map((run) => `${run.name} shows its ${Math.max(...run.points.counts)} heaviest points of ${run.points.of}, ${shown(100 * run.points.least, 3)} % of the mass at least`);
+  const some = runs.filter((run) => run.time.length < run.saves).map((run) => `${run.name} shows ${run.time.length} of its ${run.saves} saves`);
   element("precision").textContent = ["Densities and weights are kept in one byte of their logarithm over six decades, so that they are off by "
-    + `${shown(100 * off, 2)} % at most; what is smaller is read as 0. Positions are exact to 2e−5, predictions on a map to 1.5e−5 of their largest`, ...few].join(". ") + ".";
+    + `${shown(100 * off, 2)} % at most; what is smaller is read as 0. Positions are exact to 2e−5, predictions on a map to 1.5e−5 of their largest`, ...few, ...some].join(". ") + ".";
   darken(darkScheme.matches);
   recall();
   draw();
