@@ -195,6 +195,11 @@ def test_all_that_is_real_numbers_is_taken():
             lambda: solve(saves=np.nan),
             "time.saves: the number of saves (the start and the end count) must be a whole number",
         ),
+        (
+            lambda: solve(end=5e-324, saves=3),
+            "time.saves: 3 of them up to t = 4.94066e-324 are too close to be told apart in float64.",
+        ),
+        (lambda: solve(saves=np.zeros(1000)), "got [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, ...]."),
         (lambda: solve(saves=2.5), "must be a whole number, at least 2, got 2.5."),
         (lambda: solve(saves=[[0.05]]), "time.saves: listed times must increase within [0, 0.1]"),
         (lambda: solve(end=np.nan), "time.end must be a finite number greater than 0, got nan."),

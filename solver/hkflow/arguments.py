@@ -68,6 +68,15 @@ def real_number(value: Any, what: str) -> float:
         raise ValueError(f"{what} is too large for a float.") from None
 
 
+def check_apart(times: Floats) -> None:
+    """Raise ValueError if two of increasing times are the same number but for rounding."""
+    if not (np.diff(times) > 0.0).all():
+        raise ValueError(
+            f"{len(times)} of them up to t = {times[-1]:g} are too close to be told apart in"
+            " float64. Give fewer."
+        )
+
+
 def nonnegative(value: Any, what: str) -> float:
     """A finite float of at least 0, see `real_number`. Raises ValueError for other numbers."""
     number = real_number(value, what)

@@ -111,6 +111,16 @@ def test_saves_in_equal_ratios(case):
         ),
         (
             "end = 0.5",
+            "end = 5e-324\nsaves = 3",
+            "time.saves: 3 of them up to t = 4.94066e-324 are too close",
+        ),
+        (
+            "end = 0.5",
+            "end = 0.5\nsaves = 9999\nfirst = 0.499999999999999",
+            "time.saves: 9999 of them up to t = 0.5 are too close",
+        ),
+        (
+            "end = 0.5",
             "end = 0.5\nsaves = 3\nfirst = 0.5",
             "time: 'first' must lie before 'end' = 0.5, got 0.5",
         ),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import check_apart
 from ..errors import CaseError
 from ..geometry.domain import Domain
 from ..methods.rules import best_method, has_many_kinks
@@ -141,16 +142,26 @@ def flow_of(table: FlowTable) -> Flow:
         raise CaseError(f"flow: {error}") from error
 
 
+def _refuse_equal(saves):
+    """Raise CaseError if save times are equal but for rounding."""
+    try:
+        check_apart(saves)
+    except ValueError as error:
+        raise CaseError(f"time.saves: {error}") from error
+
+
 def _resolved_time(case):
     time, method = case.time, case.method
     counted = getattr(method, "schedule", None) == "proposition"
     if time.first is not None:
         saves = np.geomspace(time.first, time.end, time.saves)
+        _refuse_equal(saves)
         time = time.model_copy(update={"first": None, "saves": [*saves[:-1].tolist(), time.end]})
     if time.steps is None:
         saves = (
             time.saves if isinstance(time.saves, list) else np.linspace(0.0, time.end, time.saves)
         )
+        _refuse_equal(saves)
         if counted and np.mod([*saves, time.end], 1.0).any():
             raise CaseError(
                 "time.end: with method.schedule 'proposition' time counts steps, so end and saves"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..arguments import (
     Floats,
+    check_apart,
     check_options,
     check_positive,
     option_names,
@@ -35,7 +37,7 @@ def save_times(end: float, saves: int | ArrayLike) -> Floats:
     end.
 
     Raises CaseError if the list does not increase within [0, end] or there are fewer than two
-    equally spaced times.
+    equally spaced times, or so many that some are the same number.
     """
     try:
         check_positive(end=end)
@@ -43,11 +45,10 @@ def save_times(end: float, saves: int | ArrayLike) -> Floats:
         raise CaseError(f"time.{error}") from error
     try:
         if np.ndim(saves) == 0:
-            return np.linspace(
-                0.0,
-                end,
-                whole_number(saves, "the number of saves (the start and the end count)", 2),
-            )
+            count = whole_number(saves, "the number of saves (the start and the end count)", 2)
+            evenly = np.linspace(0.0, end, count)
+            check_apart(evenly)
+            return evenly
         times = real_array(saves, "times")
     except ValueError as error:
         raise CaseError(f"time.saves: {error}") from error
@@ -57,7 +58,8 @@ def save_times(end: float, saves: int | ArrayLike) -> Floats:
         or not ((np.diff(times) > 0.0).all() and times[0] >= 0.0 and times[-1] <= end)
     ):
         raise CaseError(
-            f"time.saves: listed times must increase within [0, {end:g}], got {list(saves)}."  # type: ignore[arg-type]
+            f"time.saves: listed times must increase within [0, {end:g}], got"
+            f" {shortened(times.tolist())}."
         )
     return times if times[-1] == end else np.append(times, end)
 

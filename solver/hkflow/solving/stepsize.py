@@ -17,10 +17,13 @@ where they, and the time to the next save, are as many times as long.
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..methods.method import Method
 
 # per explicit step: what implicit steps could not do when last tried is tried again after a while
 FORGET = 1.05
+EPS = np.finfo(float).eps
 
 
 @dataclass
@@ -61,7 +64,9 @@ class StepSize:
         if error is None:
             self.limit = max(self.limit, 1.01 * dt) if self.limit < float("inf") else self.limit
             return True
-        factor = 0.9 * (self.tolerance / error) ** (1.0 / self.order)
+        # no more than rounding, as after a step that a save cut short, foretells no longer step
+        seen = error > EPS
+        factor = 0.9 * (self.tolerance / error) ** (1.0 / self.order) if seen else float("inf")
         if not self.rejected:
             self.limit = min(dt * factor, max(self.limit, 2.0 * dt))
             return True

@@ -57,6 +57,14 @@ def test_step_size_learns():
     assert size.learn(0.4, 0.9e-2) and size.limit == pytest.approx(0.4 * 0.9 / np.sqrt(0.9))
 
 
+def test_a_step_that_a_save_cut_to_less_than_rounding_shortens_no_others():
+    size = StepSize(order=2, tolerance=1e-2, limit=1.0)
+    assert size.learn(1e-300, np.finfo(float).eps) and size.limit == 1.0
+    assert size.learn(1e-12, 0.0) and size.limit == 1.0
+    # sibling: an error that is seen tells of longer steps
+    assert size.learn(1e-6, 1e-4) and size.limit == pytest.approx(9e-6)
+
+
 def test_step_size_halves_a_step_that_shorter_ones_do_not_make_more_accurate():
     size = StepSize(order=4, tolerance=1e-2, limit=1.0, trusted=2)
     as_told = 0.9 / 1.1**0.25
