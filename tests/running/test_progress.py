@@ -60,3 +60,17 @@ def test_a_wait_for_kernels_is_said(monkeypatch):
         monkeypatch.setattr(progress, "waits", lambda stage, waits=waits: waits)
         progress.wait_for(PICTURE, quiet=False)
     assert said == [progress.COMPILING] and waited == [PICTURE]
+
+
+@pytest.mark.parametrize("term, lines", [("dumb", True), ("unknown", True), ("xterm", False)])
+def test_a_terminal_that_cannot_draw_again_gets_lines(capsys, monkeypatch, term, lines):
+    """There rich shows nothing."""
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    bar = progress.ProgressBar()
+    bar.start(METHOD, SimpleNamespace(time=0.0, step=0), np.array([0.0, 10.0]))
+    bar.step(METHOD, SimpleNamespace(time=1.0, step=1))
+    bar.finish(METHOD, SimpleNamespace(time=1.0, step=1), "")
+    assert (bar.bar is None) == lines
+    assert ("t = 1 / 10  step 1" in capsys.readouterr().err) or not lines

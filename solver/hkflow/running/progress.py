@@ -1,6 +1,7 @@
 """What a person watching a run sees: a bar with time, energy and ETA, on a terminal or in a
 notebook; plain lines elsewhere."""
 
+import os
 import re
 import sys
 import time
@@ -19,6 +20,7 @@ from .compilation import COMPILATION, working_time
 
 PREPARING = "preparing (the first run compiles its kernels; later runs find them compiled)"
 COMPILING = "compiling, which later runs need not"
+DUMB = ("dumb", "unknown")  # names of terminals that only go on
 LINE_SECONDS, BAR_SECONDS = 30.0, 0.1  # between two lines, or two looks of the bar
 
 
@@ -40,7 +42,7 @@ def doing(what: str, quiet: bool) -> Iterator[Callable[[str], None]]:
         with NotebookBar() as bar:
             task = bar.add_task(what)
             yield lambda text: bar.update(task, 0.0, description=text)
-    elif quiet or not sys.stderr.isatty():
+    elif quiet or not _draws_again():
         yield lambda text: None
     else:
         from rich.console import Console
@@ -82,7 +84,13 @@ def _shell() -> Any:
 
 
 def _shows_bars():
-    return _in_notebook() or sys.stderr.isatty()
+    return _in_notebook() or _draws_again()
+
+
+def _draws_again():
+    """Whether this is a terminal where a line can be drawn again: on others, as in Emacs, rich
+    would show nothing."""
+    return sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in DUMB
 
 
 def progress_bar(text: str | None = None) -> Any:
