@@ -1,12 +1,24 @@
 """What objects say of themselves: a line as their `repr`, a table in a notebook."""
 
+import os
 from collections.abc import Mapping
 from html import escape
+from shlex import quote
 
 
 def counted(number: int, noun: str) -> str:
     """ "1 step", "2 steps"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def as_typed(path: str | os.PathLike[str]) -> str:
+    """A path as an argument of a command that a reader copies: in quotes where it needs them, and
+    no option."""
+    text = os.fspath(path)
+    text = f".{os.sep}{text}" if text.startswith("-") else text
+    if os.name == "nt":
+        return f'"{text}"' if " " in text else text
+    return quote(text)
 
 
 class Shown:

@@ -3,6 +3,9 @@ folder that was deleted."""
 
 import errno
 import os
+import re
+import shlex
+import tomllib
 
 import pytest
 from commands import hk, hk_alone
@@ -52,6 +55,25 @@ def test_what_took_the_time_is_said_before_it_is_kept(read_only):
     assert out.startswith("Errors are not estimated") and "cannot be locked" in err
     out, err = hk("compare", read_only / "a", read_only / "b", code=2)
     assert "GHK" in out and "cannot be written" in err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="its shells quote otherwise")
+@pytest.mark.parametrize("name", ["two words", "-dash", "it's", "line\nbreak", "a;b", "plain"])
+def test_a_command_to_copy_names_its_folder_for_the_shell(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    times = {"end": 1.0, "saves": 3}
+    run = hkflow.run(tomllib.loads(CASE) | {"time": times}, name, observers=[ends_at_once])
+    assert not run.finished
+    with pytest.raises(hkflow.RunFolderError) as refused:
+        hkflow.run(tomllib.loads(CASE), name, force=False)
+    said = re.search(r"continue that run with '(.*)', or give", str(refused.value), re.DOTALL)[1]
+    place = shlex.split(said)[-1]
+    assert not place.startswith("-") and os.path.samefile(place, name)
+
+
+def ends_at_once(state):
+    """An observer that ends a run at its first step."""
+    return "Enough" if state.step else None
 
 
 def test_what_cannot_be_read_is_not_said_to_be_damaged(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from ..methods.step import ENERGIES
 from ..objectives.objective import Objective
 from ..objectives.protocol import prediction_shape
 from ..problem.problem import Problem
-from ..shown import counted
+from ..shown import as_typed, counted
 from ..solving.registry import RECORDS, are_per_mass, in_units_of_one, own_names, record_of
 from ..solving.result import Result
 from .comparison_table import described
@@ -209,7 +209,11 @@ def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
         low, high = (
             (low, high) if found is None else (max(low, found.lower), min(high, found.upper))
         )
-        more = f"; closer: hkflow margin --from {run.path}" if run.path and run.finished else ""
+        more = (
+            f"; closer: hkflow margin --from {as_typed(run.path)}"
+            if run.path and run.finished
+            else ""
+        )
     low = max(0.0, low) if cancel else low
     ends = f"in [{low:.6g}, {high:.6g}]" if np.isfinite(high) else f"at least {low:.6g}"
     climbs = f"; {found.climbs}" if found is not None and not by and found.climbs else ""

@@ -20,6 +20,7 @@ import typer
 
 from ..errors import CaseError, HkflowError
 from ..operators.ranks import launched, ranks
+from ..shown import as_typed
 
 MANY_COLUMNS = 40  # `check` does not name more of them, unless the case does
 
@@ -786,7 +787,7 @@ def _shown(one, quiet):
     from ..running.progress import doing, wait_for
     from .pictures import draw_pictures
 
-    picture = f"left out; 'hkflow plot {one.path}' draws it"
+    picture = f"left out; 'hkflow plot {as_typed(one.path)}' draws it"
     if one.signal != signal.SIGTERM:
         with suppress(KeyboardInterrupt):
             wait_for(ahead.PICTURE, quiet)
@@ -800,5 +801,5 @@ def _shown(one, quiet):
         if quiet:
             typer.echo(one.status, err=True)
         if one.signal:
-            typer.echo(f"Continue with: hkflow resume {one.path}", err=True)
+            typer.echo(f"Continue with: hkflow resume {as_typed(one.path)}", err=True)
     return 0 if one.finished else 128 + one.signal if one.signal else 1

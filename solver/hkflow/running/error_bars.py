@@ -15,6 +15,7 @@ from ..case.datasets import DataSet
 from ..case.mesh_cache import cached_mesh
 from ..errors import CaseError, unknown_name
 from ..problem.problem import Problem
+from ..shown import as_typed
 from ..solving.result import Result, ResultLike
 from ..solving.solution import Solution
 from ..solving.solve import save_times
@@ -120,7 +121,7 @@ def estimated(
 
 def broken_off(run: Run) -> ErrorBars:
     """What is said of the errors of a run when their estimation was ended."""
-    why = f"{BROKEN_OFF}; 'hkflow errors {run.path}' does it again"
+    why = f"{BROKEN_OFF}; 'hkflow errors {as_typed(run.path)}' does it again"
     return ErrorBars(run.time, remark=why)
 
 

@@ -33,6 +33,7 @@ from ..geometry.mesh import Mesh
 from ..methods.characteristics.history import ASIDE, History
 from ..objectives.activations import FEATURES
 from ..objectives.losses import ALL_RISKS
+from ..shown import as_typed
 from ..solving.records import OF_CERTIFICATES, OF_CLASSIFIERS, OF_EVERY_RUN
 from .margins import names_in, of_arrays, of_json
 from .run_folder import FORMAT, READABLE, static_arrays
@@ -139,7 +140,7 @@ def ending(folder: Path) -> dict | None:
     there then."""
     if not (folder / "status.json").exists():
         return None
-    remedy = f"; without it, 'hkflow resume {folder}' finishes the run"
+    remedy = f"; without it, 'hkflow resume {as_typed(folder)}' finishes the run"
     with reading(folder / "status.json", remedy):
         return checked_end(read_json(folder / "status.json"))
 

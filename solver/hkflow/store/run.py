@@ -34,6 +34,7 @@ from ..objectives.activations import FEATURES
 from ..objectives.protocol import feature_of_data
 from ..problem.flow import Flow
 from ..problem.problem import Problem
+from ..shown import as_typed
 from ..solving.predicting import LARGEST_LOG_MASS, unscaled
 from ..solving.result import Result, ResultLike
 from .contents import (
@@ -124,13 +125,17 @@ class Run(Result):
     @cached_property
     def errors(self) -> ErrorBars | None:
         """Its error bars, read when they are first wanted; None if none were estimated."""
-        with reading(self.path, f": error bars. 'hkflow errors {self.path}' makes them again"):
+        with reading(
+            self.path, f": error bars. 'hkflow errors {as_typed(self.path)}' makes them again"
+        ):
             return read_errors(self._place.there(), self.time, self.scaled_predictions.shape[1:])
 
     @cached_property
     def repeats(self) -> Repeats | None:
         """Networks of other random starts, read when they are first wanted; None without."""
-        with reading(self.path, f": repeats. 'hkflow resume {self.path}' makes them again"):
+        with reading(
+            self.path, f": repeats. 'hkflow resume {as_typed(self.path)}' makes them again"
+        ):
             return read_repeats(self._place.there(), self.time)
 
     @cached_property
@@ -364,7 +369,8 @@ def _load_folder(folder):
     }
     end = ended or {
         "status": (
-            f"Not finished: {len(times)} saves so far. Continue with 'hkflow resume {folder}'."
+            f"Not finished: {len(times)} saves so far. Continue with 'hkflow resume"
+            f" {as_typed(folder)}'."
         ),
         "finished": False,
     }
@@ -375,7 +381,11 @@ def _load_folder(folder):
 def _damaged(folder, paths):
     """A sentence on damaged files of snapshots, None if there are none."""
     names = ", ".join(map(str, paths))
-    return f"{names}: damaged. 'hkflow resume {folder}' computes it again." if paths else None
+    return (
+        f"{names}: damaged. 'hkflow resume {as_typed(folder)}' computes it again."
+        if paths
+        else None
+    )
 
 
 def _state_in(read, place, name, row):

@@ -42,6 +42,7 @@ from ..files.writing import (
     write_json,
 )
 from ..problem.problem import Problem
+from ..shown import as_typed
 from ..solving.state import LoopState
 from .snapshots import SNAPSHOT, missing_saves, read_snapshots, snapshot_paths
 
@@ -80,7 +81,7 @@ def refuse_used(folder: str | Path, force: bool) -> None:
         if _is_run(folder):
             begun = (folder / "run.json").exists()
             remedy += (
-                f", continue that run with 'hkflow resume {folder}'"
+                f", continue that run with 'hkflow resume {as_typed(folder)}'"
                 if begun
                 else " than that of a run that never began"
             )
@@ -267,7 +268,7 @@ def unwritten(folder: str | Path, error: OSError) -> RunFolderError:
     reason = os.strerror(error.errno) if error.errno else error
     return RunFolderError(
         f"{folder}: cannot be written ({reason}). What was saved before is whole: make room, then"
-        f" continue with 'hkflow resume {folder}'."
+        f" continue with 'hkflow resume {as_typed(folder)}'."
     )
 
 

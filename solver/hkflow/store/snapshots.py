@@ -13,6 +13,7 @@ from ..errors import RunFolderError
 from ..files.reading import DAMAGE, read_arrays
 from ..files.userfiles import parse_json, size_of
 from ..files.writing import checksum
+from ..shown import as_typed
 from ..solving.state import LoopState
 
 # in the place of a save's index: what only a resumed run reads; where a run ended before its time
@@ -117,5 +118,5 @@ def missing_saves(folder: Path, metas: Sequence[dict], damaged: Sequence[Path]) 
     why = f" ({', '.join(map(str, damaged))}: damaged)" if damaged else ""
     return (
         f"{folder}: save {gap} is missing{why}. To have it computed again, move the snapshots from"
-        f" it on out of {folder / 'snap'}, then 'hkflow resume {folder}'."
+        f" it on out of {folder / 'snap'}, then 'hkflow resume {as_typed(folder)}'."
     )
