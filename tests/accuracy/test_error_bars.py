@@ -992,3 +992,24 @@ def test_early_saves_have_bars_where_two_tolerances_take_the_same_steps_over_kin
         bar = bars.bars[name].time[: len(early)]
         assert (one[1:] > 1e-13).all() and (one[1:] < bar[1:]).all()
         assert (bar[1:] < 100.0 * one[1:]).all()
+
+
+@pytest.mark.parametrize("transport", [0.0, 1.0])
+def test_saves_that_cut_the_steps_of_a_grid_leave_bars_of_its_steps(transport):
+    """Two tolerances took the same steps: bars were down to a millionth of the error."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((6, 2)), rng.standard_normal(6)
+    units = hkflow.FEATURES["squared-relu"]
+    objective = hkflow.Objective(units, hkflow.RISKS["square"], x, y, entropy=0.1)
+    nearly_empty = np.full((1, 256), 1e-6 / (2.0 * np.pi))
+    flow = hkflow.Flow(transport, 2.0, noise=0.5)
+    problem = hkflow.Problem(hkflow.circle_mesh(256), objective, flow, initial=nearly_empty)
+    run = hkflow.solve(problem, 0.05, [0.0, 0.01, 0.02, 0.05])
+    short = hkflow.solve(problem, 0.05, [0.0, 0.01, 0.02, 0.05], tolerance=1e-7)
+    bars = hkflow.error_bars(run)
+    off = run.predictions - short.predictions
+    error = np.sqrt(np.mean(off**2, axis=1)), np.abs(run.log_mass - short.log_mass)
+    for name, one in zip(("predictions", "log_mass"), error, strict=True):
+        bar = bars[name]
+        assert (one[1:] > 1e-9).all() and (one[1:] < bar[1:]).all()
+        assert bar[-1] < 30.0 * one[-1]

@@ -43,6 +43,7 @@ EXACT, LOST = "no error in space", "a companion of it, {}, did not reach its end
 FEWER_STEPS = 0.7
 TIGHTER_THAN_OWN = (0.1, 0.001)  # tolerances that tell them where it takes more
 FAR_TIGHTER = 0.01  # times the tighter tolerance, where that leaves the steps as they are
+CUT = 2  # steps of a grid from save to save, at most, which saves cut
 
 Watch = Callable[[int, int], None]
 
@@ -142,10 +143,15 @@ def _told_in_time(run, plan, made):
         return _told_by_tighter(run, plan, made)
     if second is None:  # it took far more steps than the run, as of networks at kinks
         return _told_by(LOOSER, run, plan, made)
-    grid = plan.own.options["kind"] == "grid"  # whose cells keep steps short
-    if not grid and first is not None and first.end["steps"] == second.end["steps"]:
-        return _told_by(FAR_TIGHTER * plan.ratio, run, plan, made)
-    return plan
+    if first is None:
+        return plan
+    steps, tighter = first.end["steps"], second.end["steps"]
+    if plan.own.options["kind"] == "grid":  # whose cells keep steps short, if saves do not
+        cut = plan.own.problem.spreads and steps <= CUT * (len(plan.saves) - 1)
+        same = cut and FEWER_STEPS * tighter < steps
+    else:
+        same = steps == tighter
+    return _told_by(FAR_TIGHTER * plan.ratio, run, plan, made) if same else plan
 
 
 def _told_by_tighter(run, plan, made):
