@@ -10,6 +10,7 @@ HISTORY = 3  # states that are known at most, the current one included
 GAUSS = 0.5 + np.sqrt([1 / 12, 1 / 12]) * (-1.0, 1.0)
 # a step that is so much longer than what is known of the past is extrapolated from less of it
 STRETCH = 4.0
+NEAREST = 1e-6  # of a step: states that are nearer to each other differ by little but rounding
 
 
 @small_kernel()
@@ -35,8 +36,12 @@ def extrapolate(values, ages, times, out):
 
 def usable(ages: Floats, dt: float) -> int:
     """How many earlier values to extrapolate a step dt from; ages (n,) increase, 0 for values that
-    are not known."""
-    known = int(np.count_nonzero(ages))
+    are not known. None before a step that was cut to nearly nothing, as by a save."""
+    known, last = 0, 0.0
+    for age in ages.tolist():
+        if age <= 0.0 or age - last < NEAREST * dt:
+            break
+        known, last = known + 1, age
     while known > 1 and dt > STRETCH * ages[known - 1]:
         known -= 1
     return known

@@ -58,7 +58,7 @@ class MusclHancock(Stepper):
             trial.loss_gradient[:] = rhs.objective.loss_gradient
             rhs.drive(trial)
             trial.outflow = self.frozen.follow(trial)
-        if self.ages[0] > 0.0:
+        if usable(self.ages, dt):
             self._correct_energy(now, trial, step)
         trial.defect = 0.0
         rhs.integrate(trial)
