@@ -226,6 +226,15 @@ def test_a_start_changes_only_the_rounds():
     assert warm.upper == pytest.approx(cold.upper, rel=2e-6, abs=0)
 
 
+def test_a_start_with_another_sign_keeps_only_the_signs_there_are():
+    """Atoms of the other sign stayed, and the minimum over both signs was certified for one."""
+    objective = problem(risk="square", decay=1e-2)
+    alone = minimise(objective, (1,))
+    found = minimise(objective, (1,), start=minimise(objective, BOTH))
+    assert (found.atoms.signs == 1.0).all()
+    assert found.certified and found.upper == pytest.approx(alone.upper, rel=2e-6, abs=0)
+
+
 def test_nothing_to_learn_is_learnt_by_nothing():
     objective = Objective(
         FEATURES["relu"], RISKS["square"], [[1.0, 1.0], [2.0, 1.0]], [0.0, 0.0], weight_decay=0.1
@@ -260,12 +269,44 @@ def test_nearly_coinciding_data_end_in_an_honest_interval(distance, seed):
     assert found.upper == pytest.approx(value_of(objective, found.atoms), rel=1e-9, abs=0)
 
 
+def _drawn(n, seed):
+    """One Gaussian input and a bias, labels by chance."""
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([rng.normal(size=(n, 1)), np.ones(n)])
+    return Objective(FEATURES["relu"], RISKS["exponential"], x, rng.choice([-1.0, 1.0], n))
+
+
+def test_a_path_of_the_exponential_risk_is_certified_to_its_end():
+    """Values beyond numbers passed for an agreement of both bounds: F was between 1.5e-4 and 1 at
+    the last λ but two, and above that of a larger λ."""
+    objective = _drawn(20, 142)
+    r = np.empty(20)
+    objective.evaluate_risk(np.zeros(20), 0.0, r)
+    most = local_maxima(objective.feature, objective.inputs, -r, BOTH).values[0]
+    path = regularisation_path(objective, BOTH, most * 10.0 ** np.arange(0.2, -8.1, -0.5))
+    assert all(m.certified for m in path)
+    assert (np.diff([m.upper for m in path]) <= 0.0).all()
+
+
+def test_data_of_very_different_sizes_and_weights_are_certified():
+    """Steps went astray: F was between 2.3e-4 and 0.154 at the smaller λ, with no atom left."""
+    x = np.array([[60.0], [-1.3e-4], [1.5e-2], [-0.27], [2.9e-5], [-1.8e-2]])
+    y, q = [1.0, -1.0, -1.0, -1.0, 1.0, 1.0], [7.3e-5, 4.8e-5, 1.4e-6, 0.22, 1.2e-5, 6.4e-5]
+    objective = Objective(FEATURES["relu"], RISKS["logistic"], x, y, q)
+    for found in regularisation_path(objective, BOTH, 0.03 * np.array([0.1, 1e-2, 1e-4])):
+        assert found.certified
+        assert found.upper == pytest.approx(
+            value_of(replace(objective, weight_decay=found.weight_decay), found.atoms), rel=1e-9
+        )
+
+
 @pytest.mark.parametrize("wrong", ["value", "slope"])
 def test_a_wrong_conjugate_is_noticed(monkeypatch, wrong):
     right = regularised.CONJUGATES["logistic"]
     broken = replace(right, **{wrong: lambda b, y: 1.02 * getattr(right, wrong)(b, y)})
     assert isinstance(broken, Conjugate)
     monkeypatch.setitem(regularised.CONJUGATES, "logistic", broken)
+    monkeypatch.setattr(regularised, "LOST", np.inf)  # damped steps need no slope, and mend it
     objective = problem(n=10, decay=1e-3)
     found = minimise(objective, BOTH)
     grid = lowest_on_grid(objective, circle_with_kinks(objective, 500))

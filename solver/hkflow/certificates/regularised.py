@@ -27,6 +27,10 @@ SHARE = 0.5  # of the highest peak: lower ones wait for a later round
 FAR, ROUGH = 100.0, 1e-2  # a small λ is reached in steps of this factor, up to this relative gap
 IDLE = 0.1  # columns with G_s < 1 − IDLE and no weight are dropped
 RESOLVED = 1e-24  # of the largest s: smaller ones are none
+# damped steps, on one set of columns; what is less of the whole than this is none
+MOST_DAMPED, TINY, LEAST = 200, 1e-12, 1e-290
+# relative gap beyond which undamped steps have gone astray; infinite values are no agreement
+LOST, HUGE = 1e-4, float(np.finfo(float).max)
 # of the gap: as far as a round solves its problem; the centre it stays at steadies the next round
 LOOSE = 0.1
 INWARD = 0.99  # of the way to the boundary that a step may go
@@ -133,8 +137,10 @@ def minimise(
     """
     dual = _Dual(objective)
     u, columns, w = dual.start(signs, start)
-    best = PointMeasure(np.zeros((0, objective.axes)), np.zeros(0), np.zeros(0))
-    upper, lower, proof = dual.primal(np.zeros(len(u)), 0.0), -np.inf, u
+    best, lower, proof = _condensed(objective, columns[0], columns[1], w), -np.inf, u
+    upper = dual.primal(_predictions(objective, best), best.mass)
+    if not upper <= (nothing := dual.primal(np.zeros(len(u)), 0.0)):
+        best, upper = PointMeasure(np.zeros((0, objective.axes)), np.zeros(0), np.zeros(0)), nothing
     gap = np.inf
     for rounds in range(1, MOST_ROUNDS + 1):
         found = local_maxima(objective.feature, objective.inputs, dual.signed(u), signs, SHARE)
@@ -146,7 +152,7 @@ def minimise(
             break
         new = found.values > (1.0 if len(w) else -np.inf)
         gap, last = upper - lower, gap
-        if rounds > 1 and not new.any() and gap > 0.5 * last:
+        if rounds > 2 and not new.any() and gap > 0.5 * last:
             break
         columns = _joined(columns, (found.points[new], found.signs[new]))
         u, w, active = dual.solve(
@@ -221,8 +227,9 @@ class _Dual:
 
     def primal(self, predictions, mass):
         """R(h)/λ + |ν|."""
-        risk = self.objective.evaluate_risk(predictions, 0.0, np.empty_like(predictions))
-        return float(risk / self.decay + mass)
+        with np.errstate(over="ignore"):  # the exponential risk may be beyond numbers
+            risk = self.objective.evaluate_risk(predictions, 0.0, np.empty_like(predictions))
+            return float(risk / self.decay + mass)
 
     def start(self, signs, minimiser):
         """u, columns (points, signs) and weights to begin with: of a minimiser, or of a larger λ
@@ -238,7 +245,9 @@ class _Dual:
             minimiser = minimise(replace(objective, weight_decay=FAR * self.decay), signs, ROUGH)
         u, atoms = self.flip * minimiser.dual, minimiser.atoms
         u = np.minimum(u, 0.5 * self.scale) if objective.risk.classifies else u
-        return u, (atoms.positions, atoms.signs), atoms.weights
+        allowed = np.isin(atoms.signs, signs)
+        columns = atoms.positions[allowed], atoms.signs[allowed]
+        return u, columns, atoms.weights[allowed]
 
     def solve(self, columns, u, tolerance):
         """The dual with finitely many constraints Zᵀu ≤ 1, by Mehrotra's predictor and corrector,
@@ -259,24 +268,82 @@ class _Dual:
         t = 1.0 - u @ Z
         slope = self.c.slope(self._resolved(u) / self.scale, self.y)
         w = max(np.abs(slope).max(), 1e-12) / (max(np.abs(Z).max(), 1e-12) * len(t) * t)
+        lowest, best = np.inf, w
         for _ in range(MOST_STEPS):
             u = np.maximum(self._resolved(u), least)
             upper, lower = (
                 self.primal(self.flip * (Z @ w), w.sum()),
                 self.value(u / max(1.0, np.max(u @ Z))),
             )
-            if upper - lower <= tolerance * upper:
+            lowest, best = (upper, w) if upper < lowest else (lowest, best)
+            if upper - lower <= tolerance * min(upper, HUGE):
                 break
             try:
                 step = self._step(Z, u, t, w)
             except LinAlgError:
                 break
             if not (step[0].any() and all(np.isfinite(part).all() for part in step)):
-                # rounding has taken over, as it does for nearly coinciding data; the last state
-                # stands
+                # rounding has taken over, as it does for nearly coinciding data
                 break
             u, t, w = step
+        astray = upper - lower > max(tolerance, LOST) * min(upper, HUGE)
+        if astray and self.objective.risk.classifies:  # whose steps are curved
+            u, w = self._by_barrier(Z, best, tolerance)
         return u, w, (u @ Z > 1.0 - IDLE) | (w > 1e-9 * w.sum())
+
+    def _by_barrier(self, Z, w, tolerance):
+        """u and w (n_columns,) of the best bounds that damped steps of Newton's method find, for a
+        risk of classes. They are slower, and each lowers
+
+            R(Zw)/λ + Σ_j (w_j − μ log w_j),   u = −∇R/λ,   for one μ after the other.
+        """
+        w = np.maximum(w, TINY * w.sum())
+        risk, u = self._risk(Z, w)
+        while not risk < np.inf:
+            w = 0.1 * w
+            risk, u = self._risk(Z, w)
+        lowest, best, highest, proof, mu = np.inf, w, -np.inf, u, 0.0
+        for _ in range(MOST_DAMPED):
+            upper, lower = risk + w.sum(), self.value(u / max(1.0, np.max(u @ Z)))
+            lowest, best = (upper, w) if upper < lowest else (lowest, best)
+            highest, proof = (lower, u) if lower > highest else (highest, proof)
+            if lowest - highest <= tolerance * lowest or 0.0 < mu < TINY * lowest / len(w):
+                break
+            mu = mu or (upper - lower) / len(w)
+            try:
+                change, decrease = self._change(Z, u, w, mu)
+            except (LinAlgError, ValueError):  # inf or nan
+                break
+            length = INWARD / max(INWARD, np.max(-change))
+            while length > TINY and decrease > 0.1 * mu:
+                ahead = w * (1.0 + length * change)
+                risk_ahead, u_ahead = self._risk(Z, ahead)
+                less = upper - risk_ahead - ahead.sum() + mu * np.log(ahead / w).sum()
+                if less >= 1e-4 * length * decrease:
+                    risk, u, w = risk_ahead, u_ahead, ahead
+                    break
+                length *= 0.5
+            else:
+                mu *= 0.1
+        return proof, best
+
+    def _risk(self, Z, w):
+        """R(Zw)/λ and u = −∇R/λ."""
+        r = np.empty(len(Z))
+        with np.errstate(over="ignore"):  # the exponential risk may be beyond numbers
+            risk = self.objective.evaluate_risk(self.flip * (Z @ w), 0.0, r) / self.decay
+            return float(risk), -self.flip * r / self.decay
+
+    def _change(self, Z, u, w, mu):
+        """The relative change of w by Newton's method, and how much it lowers the sum at first."""
+        b = np.maximum(u / self.scale, LEAST)
+        if self.objective.risk.name == "logistic":
+            b = np.minimum(b, 1.0 - TINY)
+        d = np.sqrt(self.scale / self.c.curvature(b, self.y))
+        A = np.vstack([d[:, None] * Z * w, np.sqrt(mu) * np.eye(len(w))])
+        Q, R = np.linalg.qr(A)
+        right = Q.T @ np.concatenate([u / d, np.sqrt(mu) - w / np.sqrt(mu)])
+        return solve_triangular(R, right), right @ right
 
     def _resolved(self, u):
         """u away from zero where the conjugate asks for it."""
