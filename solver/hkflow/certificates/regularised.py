@@ -287,7 +287,8 @@ class _Dual:
                 break
             u, t, w = step
         astray = upper - lower > max(tolerance, LOST) * min(upper, HUGE)
-        if astray and self.objective.risk.classifies:  # whose steps are curved
+        curved = self.objective.risk.classifies
+        if astray and curved and np.isfinite(best).all():
             u, w = self._by_barrier(Z, best, tolerance)
         return u, w, (u @ Z > 1.0 - IDLE) | (w > 1e-9 * w.sum())
 
