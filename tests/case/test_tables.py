@@ -516,9 +516,27 @@ def test_what_is_wrong_with_weights_is_said(table):
         table("a,y,w\n1,1,1\n", weight="w", features=["a", "w"])
     with pytest.raises(hkflow.CaseError, match="data.weight: .*Unknown column 'v'"):
         table("a,y,w\n1,1,1\n", weight="v")
+    with pytest.raises(hkflow.CaseError, match="data.weight: .*Unknown column ''"):
+        table("a,y,w\n1,1,1\n", weight="")
     with pytest.raises(hkflow.CaseError, match="data.weight: 'y' is the label"):
         table("a,y,w\n1,1,1\n", weight="y")
     with pytest.raises(hkflow.CaseError, match="no rows are left"):
         table("a,y,w\n1,1,0\n", weight="w")
     found = table("a,y,w\n1,1,1\n2,2,\n3,3,1e308\n4,4,1e308\n", weight="w", missing="drop")
-    assert found.lines.tolist() == [2, 4, 5] and found.weights.tolist() == [0.5e-308, 0.5, 0.5]
+    assert found.lines.tolist() == [2, 4, 5] and found.weights.tolist() == [0.5e-300, 0.5, 0.5]
+
+
+def test_nothing_is_asked_of_rows_of_weight_0(table):
+    """Neither labels nor classes, as if they were not in the file."""
+    text = "a,y,w\n1,1,1\n2,,0\n3,many,0\n4,-1,2\n"
+    found = table(text, weight="w")
+    assert found.targets.tolist() == [1.0, -1.0] and found.lines.tolist() == [2, 5]
+    with pytest.raises(hkflow.CaseError, match="'q'"):
+        table("a,y,w\n1,p,1\n2,q,0\n", weight="w", positive=["p"], negative=["q"])
+
+
+def test_rows_that_count_next_to_nothing_have_a_mean(table):
+    """It was a division by zero where all that is known of a column has such weights."""
+    text = "a,b,y,w\n1,2,1,1e-320\n,3,2,1e10\n3,4,3,1e-320\n"
+    found = table(text, weight="w", missing="impute")
+    assert found.inputs[1].tolist() == [2.0, 3.0] and (found.weights > 0.0).all()

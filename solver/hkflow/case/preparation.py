@@ -29,6 +29,7 @@ NOTHING: Any = None  # in the place of a text that is missing
 MAX_CLASSES = 100  # that all labels of a column are
 MAX_CATEGORIES = 20  # of a column that is categorical because it holds no number
 MAX_LINES = 5  # of rows, that a note names
+LEAST_WEIGHT = 1e-300  # of the largest: rows that count for less count as much
 REMEDY = (
     "Fill it in, or give data.missing = 'drop' (leaves such rows out) or 'impute' (takes means)."
 )
@@ -276,6 +277,7 @@ def raw_table(
     _check_names(table, columns, features, label, where)
     if not len(columns.lines) and not columns.faults:
         raise CaseError(f"{where}: has no rows.")
+    columns = _counting(table, columns)
     faults, notes = Faults(where, columns), list(columns.notes)
     if several:
         faults.refuse()  # rows that are none hide labels
@@ -283,7 +285,7 @@ def raw_table(
     rows, targets = _targets(table, columns, label, faults, notes, classes)
     counted, weights = _weights(table, columns, rows, faults, notes)
     rows, targets = rows[counted], targets[counted]
-    notes += [f"rows count by '{printable(table.weight)}'"] if table.weight else []
+    notes += [f"rows count by '{printable(table.weight)}'"] if table.weight is not None else []
     values, encodings = [], []
     for name in features:
         categorical = name in table.categorical
@@ -343,6 +345,7 @@ def test_rows(
     names = [column.name for column in preparation.columns]
     for_names = table.model_copy(update={"features": names, "categorical": []})
     _check_names(for_names, columns, names, label, where)
+    columns = _counting(table, columns)
     faults, notes = Faults(where, columns), list(columns.notes)
     classes = preparation.classes
     rows, targets = _targets(table, columns, label, faults, notes, classes, known=False)
@@ -366,7 +369,7 @@ def _check_names(table, columns, features, label, where):
         f"data.{key}: {where.partition(': ')[2]}: {unknown_name('column', name, columns.named)}"
         for key, names in (
             ("features", features), ("label", [label]), ("categorical", table.categorical),
-            ("weight", [table.weight] if table.weight else []),
+            ("weight", [] if table.weight is None else [table.weight]),
         )
         for name in names
         if name not in columns.named
@@ -463,6 +466,19 @@ def _targets(table, columns, label, faults, notes, classes, known=True):
     return rows, targets[rows]
 
 
+def _counting(table, columns):
+    """Columns without the rows of weight 0, whose other cells are not looked at."""
+    if table.weight is None:
+        return columns
+    none = numbers(columns.named[table.weight], columns.comma)[0] == 0.0
+    if not none.any():
+        return columns
+    note = f"{_count(none)} of weight 0 left out{_at(columns, np.flatnonzero(none))}"
+    named = {name: cells[~none] for name, cells in columns.named.items()}
+    notes = (*columns.notes, note)
+    return replace(columns, named=named, lines=columns.lines[~none], notes=notes)
+
+
 def _weights(table, columns, rows, faults, notes):
     """Which of some rows count, their places, and by what weights, None for all alike."""
     if table.weight is None:
@@ -476,12 +492,11 @@ def _weights(table, columns, rows, faults, notes):
     faults.cells(
         table.weight, rows[negative], lambda cell: f"'{printable(str(cell).strip())}' is negative"
     )
-    gaps, none = _gaps(values, wrong), np.flatnonzero(values == 0.0)
+    gaps = _gaps(values, wrong)
     if table.missing == "refuse":
         faults.missing(table.weight, rows[gaps], REMEDY)
-    for places, what in ((gaps, "without a weight dropped"), (none, "of weight 0 left out")):
-        if len(places):
-            notes.append(f"{_count(places)} {what}{_at(columns, rows[places])}")
+    elif len(gaps):
+        notes.append(f"{_count(gaps)} without a weight dropped{_at(columns, rows[gaps])}")
     counted = np.flatnonzero(values > 0.0)
     return counted, values[counted]
 
@@ -490,7 +505,8 @@ def _shares(weights, keep):
     """The weights of the rows that are kept, a mask, divided by their sum; None as it is."""
     if weights is None or not keep.any():
         return None
-    kept = weights[keep] / weights[keep].max()  # so that no sum overflows
+    # no sum overflows, and rows that count next to nothing have a mean of their own
+    kept = np.maximum(weights[keep] / weights[keep].max(), LEAST_WEIGHT)
     return kept / kept.sum()
 
 
