@@ -7,6 +7,7 @@ import pytest
 
 import hkflow
 from hkflow.analysis.summary import summary
+from hkflow.certificates.regularised import minimise
 from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.methods.record import PLAIN, SCALED
 from hkflow.plots.records import PANELS
@@ -185,3 +186,20 @@ def test_the_gap_to_the_minimum_is_told_in_plain_units():
         rows.append(dict(summary(found))["gap to minimum"])
         assert (found.log_scale[-1] > 0.1) == (drive is not None)
     assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+@pytest.mark.parametrize("kind", ["particles", "characteristics", "network"])
+def test_methods_without_a_grid_tell_their_gap_to_the_minimum(kind, loss):
+    points = hkflow.quasi_uniform(60, 1)
+    start = hkflow.PointMeasure(points, np.resize([1.0, -1.0], 60), np.full(60, 1.0 / 60.0))
+    problem = a_problem(loss, initial=start, decay=0.01)
+    found = hkflow.solve(problem, 20.0, kind=kind)
+    told = float(dict(summary(found))["gap to minimum"].split()[2])
+    best = minimise(problem.objective, problem.signs)
+    gap = found.records["objective"][-1] - best.lower
+    assert best.certified and gap <= 1.001 * told < 40.0 * gap + 1e-6
+    early = hkflow.solve(problem, 0.5, kind=kind)
+    assert float(dict(summary(early))["gap to minimum"].split()[2]) > 2.0 * told
+    plain = hkflow.solve(a_problem(loss, initial=start), 0.5, kind=kind)
+    assert "gap to minimum" not in dict(summary(plain))

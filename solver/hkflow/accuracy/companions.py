@@ -43,7 +43,7 @@ EXACT, LOST = "no error in space", "a companion of it, {}, did not reach its end
 FEWER_STEPS = 0.7
 TIGHTER_THAN_OWN = (0.1, 0.001)  # tolerances that tell them where it takes more
 FAR_TIGHTER = 0.01  # times the tighter tolerance, where that leaves the steps as they are
-CUT = 2  # steps of a grid from save to save, at most, which saves cut
+CUT = 2  # saves cut the steps of a grid that takes at most so many from save to save
 
 Watch = Callable[[int, int], None]
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..accuracy.error_bars import MOMENTS
 from ..certificates.deconvolution import spikes
+from ..certificates.gap import bounds_every_gap, gap_of_measure
 from ..certificates.margin import MaxMargin, power_above
 from ..methods.step import ENERGIES
 from ..objectives.objective import Objective
@@ -144,8 +145,7 @@ def _last_records(run):
             (RECORDS["mass"].label, f"{mass:.8g}{_bar(run, 'log_mass', relative_to=mass)}"),
         ]
     rows += margin_rows(run, last)
-    if "gap_bound" in last:
-        gap = np.exp(last["log_scale"]) * last["gap_bound"]
+    if (gap := _gap(run, last)) is not None:
         rows.append(("gap to minimum", f"at most {gap:.4g} (E.13)"))
     if last["training_error"] == last["training_error"]:
         rows.append(
@@ -173,6 +173,20 @@ def _last_records(run):
             (RECORDS["energy_residual"].label, energy),
         ]
     return rows
+
+
+def _gap(run, last):
+    """A bound of F − F* at the end: of grids their record; of other methods that of the last save,
+    where min J over the sphere is found. None without."""
+    if "gap_bound" in last:
+        return np.exp(last["log_scale"]) * last["gap_bound"]
+    problem = run.problem
+    if run.method == "grid" or not bounds_every_gap(problem):
+        return None
+    scale, lowest = run.log_scale[-1], in_units_of_one(run.records, "objective").min()
+    unit = np.exp(scale)
+    mass = np.exp(run.log_mass_at(-1) - scale)
+    return unit * gap_of_measure(problem, run.scaled_predictions[-1], scale, mass, lowest / unit)
 
 
 def _rounding(run, last):

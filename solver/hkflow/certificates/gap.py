@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import Floats
 from ..objectives.losses import RISKS, SOFTMAX
 from ..problem.problem import Problem
 from .global_upper_bound import global_upper_bound, is_enclosable
+from .search import is_searchable
 
 NONNEGATIVE = *(RISKS[name] for name in ("square", "logistic", "exponential")), SOFTMAX
 
@@ -19,6 +21,12 @@ def bounds_gap(problem: Problem) -> bool:
     sized = feature.activation is not None or feature.pieces is not None
     known = sized and objective.risk in NONNEGATIVE and objective.entropy == 0.0
     return known and objective.weight_decay > 0.0 and problem.flow.depth == 2.0
+
+
+def bounds_every_gap(problem: Problem) -> bool:
+    """Whether `gap_of_measure` is known, and min J is found and not only bounded."""
+    feature, axes = problem.objective.feature, problem.objective.axes
+    return bounds_gap(problem) and searches(problem) and is_searchable(feature, axes)
 
 
 def gap_bound(problem: Problem, e: Any, log_scale: float, lowest_objective: float) -> float:
@@ -39,13 +47,29 @@ def gap_bound(problem: Problem, e: Any, log_scale: float, lowest_objective: floa
         objective.evaluate_risk(e.predictions, log_scale, own)
     off = own - e.loss_gradient
     if searches(problem):
-        lowest = objective.weight_decay - global_upper_bound(
-            objective.feature, objective.inputs, -own, problem.signs
-        )
+        lowest = _lowest(problem, own)
     else:
         lowest = e.lowest - np.abs(off).sum() * objective.largest_feature
     mean = e.potential_integral + off @ e.predictions
     return mean - lowest_objective / objective.weight_decay * min(lowest, 0.0)
+
+
+def gap_of_measure(
+    problem: Problem, predictions: Floats, log_scale: float, mass: float, lowest_objective: float
+) -> float:
+    """The same of any measure, as of atoms, by its predictions and mass, in units of e^log_scale:
+    ∫J dν = Σ_i ∂_i R h_i + λ|ν|. Wanted: `bounds_every_gap`."""
+    objective, own = problem.objective, np.zeros(predictions.size)
+    objective.evaluate_risk(predictions.ravel(), log_scale, own)
+    decay = objective.weight_decay
+    mean = float(own @ predictions.ravel()) + decay * mass
+    return mean - lowest_objective / decay * min(_lowest(problem, own), 0.0)
+
+
+def _lowest(problem, gradient):
+    """A lower bound of min J over the whole sphere, for the gradient ∂R/∂h."""
+    o = problem.objective
+    return o.weight_decay - global_upper_bound(o.feature, o.inputs, -gradient, problem.signs)
 
 
 def searches(problem: Problem) -> bool:

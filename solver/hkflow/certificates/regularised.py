@@ -300,7 +300,7 @@ class _Dual:
         """
         w = np.maximum(w, TINY * w.sum())
         risk, u = self._risk(Z, w)
-        while not risk < np.inf:
+        while not risk < np.inf and w.any():
             w = 0.1 * w
             risk, u = self._risk(Z, w)
         lowest, best, highest, proof, mu = np.inf, w, -np.inf, u, 0.0

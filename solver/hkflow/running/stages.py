@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..certificates.certificate import certifies_margin
+from ..certificates.gap import bounds_every_gap
 from ..certificates.global_upper_bound import global_upper_bound
 from ..certificates.search import local_maxima
 from ..measures.point_measure import PointMeasure
@@ -61,6 +62,8 @@ def order_for(
         if proves and seeks_max_margin(problem):
             of_margins.append(MAX_MARGIN)
         stages[1:1] = of_margins
+    if kind != "grid" and BOUND not in stages and bounds_every_gap(problem):
+        stages.append(BOUND)  # for the summary
     return feature.name, axes, stages if is_built_in(feature) else []
 
 
