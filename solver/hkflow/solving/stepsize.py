@@ -64,7 +64,7 @@ class StepSize:
         if error is None:
             self.limit = max(self.limit, 1.01 * dt) if self.limit < float("inf") else self.limit
             return True
-        # an error of no more than rounding, as of a step that a save cut short, limits no other step
+        # an error of rounding alone, as of a step that a save cut short, limits no other step
         seen = error > EPS
         factor = 0.9 * (self.tolerance / error) ** (1.0 / self.order) if seen else float("inf")
         if not self.rejected:
