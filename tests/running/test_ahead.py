@@ -176,7 +176,7 @@ def test_sibling_kernels_compiled_for_other_arrays_are_seen(called, problem, tmp
         (
             "characteristics",
             {"objective.loss": "logistic", "objective.weight_decay": 0.1},
-            [STEP, PICTURE, PREDICTIONS],
+            [STEP, PICTURE, PREDICTIONS, BOUND],
         ),
     ],
 )
