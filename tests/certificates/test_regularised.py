@@ -306,7 +306,7 @@ def test_a_wrong_conjugate_is_noticed(monkeypatch, wrong):
     broken = replace(right, **{wrong: lambda b, y: 1.02 * getattr(right, wrong)(b, y)})
     assert isinstance(broken, Conjugate)
     monkeypatch.setitem(regularised.CONJUGATES, "logistic", broken)
-    monkeypatch.setattr(regularised, "LOST", np.inf)  # damped steps need no slope, and mend it
+    monkeypatch.setattr(regularised, "LOST", 1e9)  # damped steps need no slope, and mend it
     objective = problem(n=10, decay=1e-3)
     found = minimise(objective, BOTH)
     grid = lowest_on_grid(objective, circle_with_kinks(objective, 500))

@@ -29,8 +29,7 @@ IDLE = 0.1  # columns with G_s < 1 − IDLE and no weight are dropped
 RESOLVED = 1e-24  # of the largest s: smaller ones are none
 # damped steps, on one set of columns; what is less of the whole than this is none
 MOST_DAMPED, TINY, LEAST = 200, 1e-12, 1e-290
-# relative gap beyond which undamped steps have gone astray; infinite values are no agreement
-LOST, HUGE = 1e-4, float(np.finfo(float).max)
+LOST = 1e-4  # relative gap beyond which undamped steps have gone astray
 # of the gap: as far as a round solves its problem; the centre it stays at steadies the next round
 LOOSE = 0.1
 INWARD = 0.99  # of the way to the boundary that a step may go
@@ -276,7 +275,7 @@ class _Dual:
                 self.value(u / max(1.0, np.max(u @ Z))),
             )
             lowest, best = (upper, w) if upper < lowest else (lowest, best)
-            if upper - lower <= tolerance * min(upper, HUGE):
+            if _agree(lower, upper, tolerance):
                 break
             try:
                 step = self._step(Z, u, t, w)
@@ -286,9 +285,8 @@ class _Dual:
                 # rounding has taken over, as it does for nearly coinciding data
                 break
             u, t, w = step
-        astray = upper - lower > max(tolerance, LOST) * min(upper, HUGE)
-        curved = self.objective.risk.classifies
-        if astray and curved and np.isfinite(best).all():
+        astray = not _agree(lower, upper, max(tolerance, LOST))
+        if astray and self.objective.risk.classifies and np.isfinite(best).all():
             u, w = self._by_barrier(Z, best, tolerance)
         return u, w, (u @ Z > 1.0 - IDLE) | (w > 1e-9 * w.sum())
 
@@ -375,6 +373,11 @@ class _Dual:
         du, dt, dw = direction(w * t + dt * dw - (ahead / mu) ** 3 * mu)
         alpha = INWARD * _room(t, dt, w, dw)
         return self.scale * self.c.move(b, alpha * du / self.scale), t + alpha * dt, w + alpha * dw
+
+
+def _agree(lower, upper, tolerance):
+    """Whether bounds are as near as that, relative to the upper one; infinite ones never are."""
+    return upper - lower <= tolerance * upper < np.inf
 
 
 def _room(t, dt, w, dw):
