@@ -69,7 +69,7 @@ def real_number(value: Any, what: str) -> float:
 
 
 def check_apart(times: Floats) -> None:
-    """Raise ValueError if two of increasing times are the same number but for rounding."""
+    """Raise ValueError if some of many times, (n,) in order, are one number."""
     if not (np.diff(times) > 0.0).all():
         raise ValueError(
             f"{len(times)} of them up to t = {times[-1]:g} are too close to be told apart in"

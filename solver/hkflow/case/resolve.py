@@ -143,7 +143,7 @@ def flow_of(table: FlowTable) -> Flow:
 
 
 def _refuse_equal(saves):
-    """Raise CaseError if save times are equal but for rounding."""
+    """Raise CaseError if some of many save times are one number."""
     try:
         check_apart(saves)
     except ValueError as error:
@@ -155,7 +155,6 @@ def _resolved_time(case):
     counted = getattr(method, "schedule", None) == "proposition"
     if time.first is not None:
         saves = np.geomspace(time.first, time.end, time.saves)
-        _refuse_equal(saves)
         time = time.model_copy(update={"first": None, "saves": [*saves[:-1].tolist(), time.end]})
     if time.steps is None:
         saves = (
