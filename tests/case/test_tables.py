@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hkflow
-from hkflow.case import columns, datafiles, labels, preparation
+from hkflow.case import columns, datafiles, labels, table_rows
 from hkflow.case.datasets import read_data
 from hkflow.case.load import case_of_tables
 from hkflow.objectives.activations import FEATURES
@@ -186,7 +186,7 @@ def test_numbers_with_nan_name_classes_and_categories(labels):
 
 
 def test_without_matching_labels_would_be_unknown(table, monkeypatch):
-    monkeypatch.setattr(preparation, "label_of", lambda cell: str(cell))
+    monkeypatch.setattr(table_rows, "label_of", lambda cell: str(cell))
     with pytest.raises(hkflow.CaseError, match="Unknown label"):
         table("a,y\n1,1.0\n2,0.0\n", positive=[1], negative=[0])
 
@@ -419,7 +419,7 @@ def test_names_of_classes_are_what_the_table_says_first(cells, found):
     """Whatever the order in which Python keeps a set; labels of as many digits as one likes are
     told apart, and those with underscores are texts."""
     every = SimpleNamespace(classes=None)
-    names = preparation._classes(every, np.array(cells, dtype=object), "kind", "the table")
+    names = table_rows._classes(every, np.array(cells, dtype=object), "kind", "the table")
     assert names == found
     assert len({labels.text_of(name) for name in names}) == len(names)
 
@@ -503,6 +503,21 @@ def test_runs_of_rows_with_weights_are_those_of_copies(tmp_path, monkeypatch):
         assert run.records[name][-1] == pytest.approx(copies.records[name][-1], rel=1e-9), name
     new = {"width": [0.3, 5.0], "colour": ["red", "blue"]}
     assert run.predict(new) == pytest.approx(copies.predict(new), rel=1e-9)
+
+
+def test_weights_of_inline_data_are_those_of_the_risk_alone():
+    """They may be 0 as well: a mean by them would be a division by zero."""
+    keys = {"inputs": [[1.0], [2.0], [5.0]], "targets": [1.0, 2.0, 3.0], "standardize": True}
+    plain = read("inline", **keys)
+    for weights in ([1.0, 4.0, 2.0], [0.0, 0.0, 0.0]):
+        found = read("inline", weights=weights, **keys)
+        assert found.inputs.tolist() == plain.inputs.tolist()
+        assert found.weights.tolist() == weights
+
+
+def test_weights_may_be_true_and_false(table):
+    found = table("a,y,w\n1,1,true\n2,2,False\n3,3,True\n", weight="w")
+    assert found.targets.tolist() == [1.0, 3.0] and found.weights.tolist() == [0.5, 0.5]
 
 
 def test_what_is_wrong_with_weights_is_said(table):

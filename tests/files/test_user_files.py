@@ -14,8 +14,8 @@ import hkflow
 from hkflow.app.report import write_report
 from hkflow.case.datafiles import read_columns
 from hkflow.case.load import parse_override
-from hkflow.case.preparation import raw_table
 from hkflow.case.schema.data import FileData
+from hkflow.case.table_rows import raw_table
 from hkflow.plots.compare import save_comparison
 from hkflow.plots.decision import draw_predictions
 

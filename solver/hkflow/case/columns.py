@@ -1,7 +1,7 @@
 """Named columns of whatever holds them, file or frame, and all that is wrong with their cells."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
@@ -151,6 +151,12 @@ class Faults:
             text = what if isinstance(what, str) else what(cells[row])
             place = f"{unit} {lines[row]}, column '{printable(name)}'"
             self.found.append((int(lines[row]), f"{place}: {text}"))
+
+    def no_numbers(self, name: str, rows: Sequence[int] | Integers) -> None:
+        """Add cells that are no numbers, with what would make numbers of them."""
+        self.cells(name, rows, no_number)
+        if remedy := number_remedy(set(map(str, self.columns.named[name][rows].tolist()))):
+            self.remedies[remedy] = None
 
     def missing(self, name: str, rows: Iterable[int], remedy: str) -> None:
         """Add cells without a value."""

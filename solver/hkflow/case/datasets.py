@@ -15,12 +15,13 @@ from ..objectives.activations import Feature
 from ..objectives.losses import SOFTMAX
 from .datafiles import read_columns, read_scikit_learn
 from .functions import check_activation, feature_of
-from .preparation import Encoding, Preparation, raw_table, test_rows
+from .preparation import Encoding, Preparation
 from .randomness import DATA, SPLIT, random_numbers
 from .schema.arrays import ProblemCase
 from .schema.case import Case
 from .schema.data import Labelled, Prepared
 from .schema.tables import Table
+from .table_rows import raw_table, test_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,17 +159,17 @@ def _parts(data, rng, n):
 
 def _divided(data, inputs, targets, weights, preparation, training, held_out, lines=None):
     """The DataSet of encoded inputs (n, k), scaled and projected as the training rows are."""
-    whole = held_out is None
+    whole, shares = held_out is None, _weights_of(training, weights)
     if preparation is not None:
-        own = _weights_of(training, weights)
-        preparation = preparation.fitted(data, inputs if whole else inputs[training], own)
+        # weights of inline data are those of the risk alone
+        counts = shares if isinstance(data, Labelled) else None
+        preparation = preparation.fitted(data, inputs if whole else inputs[training], counts)
         inputs = preparation.applied(inputs)
-    own = inputs if whole else inputs[training]
     if whole:
-        return DataSet(own, targets, weights, preparation, lines)
+        return DataSet(inputs, targets, weights, preparation, lines)
     test = inputs[held_out], targets[held_out], _weights_of(held_out, weights)
     lines = None if lines is None else lines[training]
-    return DataSet(own, targets[training], _weights_of(training, weights), preparation, lines, test)
+    return DataSet(inputs[training], targets[training], shares, preparation, lines, test)
 
 
 def _weights_of(rows, weights):

@@ -163,8 +163,8 @@ class InlineData(Prepared):
     weights: list[NonNegative] | None = Field(
         None,
         description=(
-            "weights q_i of the data, taken as they are: a sum other than 1 multiplies the risk;"
-            " 1/n each if absent"
+            "weights q_i of the data in the risk, taken as they are: a sum other than 1 multiplies"
+            " it; 1/n each if absent"
         ),
     )
 
