@@ -230,5 +230,6 @@ def test_steps_end_where_noise_and_a_save_do(saves):
     )
     flow = hkflow.Flow(1.0, 2.0, 0.3, time_variable="margin")
     problem = hkflow.Problem(None, hkflow.Objective(relu, risk, x, y), flow, (1, -1), start)
-    s = hkflow.solve(problem, 1.0, saves, kind="particles", observers=[Steps(300)])
+    options = {"kind": "particles", "noise_points": 50, "observers": [Steps(300)]}
+    s = hkflow.solve(problem, 1.0, saves, **options)
     assert s.finished, s.status
