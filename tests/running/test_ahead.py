@@ -20,6 +20,7 @@ from hkflow.accuracy import companions
 from hkflow.app import second_process as program
 from hkflow.app.pictures import draw_pictures
 from hkflow.certificates import caps, cones, search
+from hkflow.compilation import Compilation
 from hkflow.methods.characteristics import backward
 from hkflow.methods.choice import make_method
 from hkflow.methods.frozen_relu import movement, tangent_gram
@@ -31,7 +32,6 @@ from hkflow.running import ahead, beside
 from hkflow.running import run as running
 from hkflow.running.beside import SecondProcess, second_process
 from hkflow.running.check import check
-from hkflow.running.compilation import Compilation
 from hkflow.running.ending import certified
 from hkflow.running.stages import (
     BOUND,

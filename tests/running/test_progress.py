@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hkflow.running import compilation, progress
+from hkflow import compilation
+from hkflow.running import progress
 from hkflow.running.stages import PICTURE
 
 METHOD = SimpleNamespace(current=SimpleNamespace(objective=1.0))
@@ -17,7 +18,9 @@ def clock(monkeypatch):
     """A clock that is set by hand."""
     now = [0.0]
     for module in compilation, progress:
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        monkeypatch.setattr(
+            module, "time", SimpleNamespace(monotonic=lambda: now[0], process_time=lambda: now[0])
+        )
     now.append(compilation.Compilation())
     monkeypatch.setattr(compilation, "COMPILATION", now[1])
     monkeypatch.setattr(progress, "_shows_bars", lambda: False)

@@ -1,19 +1,22 @@
 """A Solution can do what a Run can: it is drawn, compared, exported and reported, and says the
 same."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from legible import drawn_texts
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import hkflow
-from hkflow import plots
+from hkflow import compilation, plots
 from hkflow.analysis.margin_report import margin_report
 from hkflow.analysis.measures import errors_of, values_of
 from hkflow.analysis.summary import provenance, summary
 from hkflow.app.report import write_report
 from hkflow.geometry.transfer import restrict
 from hkflow.plots.compare import save_comparison
+from hkflow.solving.observer import Observer
 from hkflow.store.dataset import write_netcdf
 
 INPUTS, TARGETS = [[0.5, 1.0], [-1.0, 1.0], [0.2, 1.0]], [1.0, -1.0, -1.0]
@@ -230,3 +233,33 @@ def test_errors_against_a_finer_grid_are_not_those_of_its_average():
     ]
     found = errors_of(*runs)
     assert found["L1"] < 5e-5 and found["max"] < 5e-4
+
+
+class Compiles(Observer):
+    """Each step takes one second, and two more in which a kernel is compiled."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        clock = SimpleNamespace(monotonic=lambda: self.now, process_time=lambda: self.now)
+        monkeypatch.setattr(compilation, "time", clock)
+        monkeypatch.setattr(compilation, "COMPILATION", compilation.Compilation())
+
+    def step(self, method, clock):
+        self.now += 1.0
+        compilation.COMPILATION.on_start(None)
+        self.now += 1.0
+        self.inside = compilation.processor_time()
+        self.now += 1.0
+        compilation.COMPILATION.on_end(None)
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_compiling_is_no_work_of_a_run(in_folder, tmp_path, monkeypatch):
+    """Runs to an accuracy choose by it: they are to be the same, whatever is compiled already."""
+    clock = Compiles(monkeypatch)
+    if in_folder:
+        made = hkflow.run(a_problem(), tmp_path / "run", end=0.4, observers=[clock])
+    else:
+        made = hkflow.solve(a_problem(), 0.4, observers=[clock])
+    assert made.end["seconds"] == clock.now / 3.0 > 2.0
+    assert clock.inside == made.end["seconds"]

@@ -21,12 +21,12 @@ from threading import Event, Thread
 from typing import Any
 
 from ..certificates.certificate import MarginCertifier
+from ..compilation import COMPILATION
 from ..methods.method import Method
 from ..problem.problem import Problem
 from ..solving.observer import Observer
 from ..solving.state import LoopState
 from .beside import SecondProcess
-from .compilation import COMPILATION
 from .stages import BOUND, MAX_MARGIN, MEANWHILE, PICTURE, SLIDING, STEP, compile_stage, order_for
 
 COMPANIONS, ERRORS = "companions", "errors"

@@ -12,11 +12,11 @@ from importlib import import_module
 from typing import Any
 
 from ..arguments import Floats
+from ..compilation import COMPILATION, working_time
 from ..methods.method import Method
 from ..solving.observer import Observer
 from ..solving.state import LoopState
 from .ahead import wait, waits
-from .compilation import COMPILATION, working_time
 
 PREPARING = "preparing (the first run compiles its kernels; later runs find them compiled)"
 COMPILING = "compiling, which later runs need not"

@@ -1,6 +1,5 @@
 """A run in memory."""
 
-import time
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..arguments import Floats
 from ..certificates.margin import MaxMargin
+from ..compilation import processor_time
 from ..methods.method import Method
 from ..objectives.protocol import prediction_shape
 from ..problem.problem import Problem
@@ -28,7 +28,7 @@ class Solution(Result):
     scaled_predictions : (n_saves, n_data), of k outputs (n_saves, n_data, k), h in units of
         e^log_scale
     records : {name: (n_records,)}, objectives and masses in units of e^log_scale
-    end : status and finished, steps, evaluations, and seconds of processor time
+    end : status and finished, steps, evaluations, and seconds of processor time without compiling
     title : what pictures and tables call it
     history : of characteristics, what moved the atoms
     """
@@ -69,7 +69,7 @@ class Memory(Observer):
         self.end: dict[str, Any] = {"status": ""}
 
     def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
-        self.began = time.process_time()
+        self.began = processor_time()
 
     def record(self, method: Method, clock: LoopState, record: dict[str, float]) -> None:
         self.records.append(record)
@@ -86,7 +86,7 @@ class Memory(Observer):
             "status": status,
             "steps": clock.step,
             "evaluations": clock.evaluations,
-            "seconds": time.process_time() - self.began,
+            "seconds": processor_time() - self.began,
         }
 
     def solution(self, method: Method, finished: bool) -> Solution:

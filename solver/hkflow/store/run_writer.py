@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..arguments import Floats
+from ..compilation import processor_time
 from ..files.writing import checksum, sync_names, write_arrays, write_hdf5
 from ..methods.method import Method
 from ..objectives.protocol import prediction_shape
@@ -79,7 +80,8 @@ class RunWriter(Observer):
 
     checkpoint : path of the checkpoint or end that a resumed run started from, removed once a newer
         snapshot is there
-    seconds : of processor time, all threads together, that the run has taken so far
+    seconds : of processor time, all threads together, that the run has taken so far, without
+        compiling
     """
 
     def __init__(
@@ -88,7 +90,7 @@ class RunWriter(Observer):
         self.folder, self.checkpoint, self.began = (
             Path(folder),
             checkpoint,
-            time.process_time() - seconds,
+            processor_time() - seconds,
         )
         self.logs: dict[str, Log] = {}
         self.waiting: list[tuple[dict, dict]] = []
@@ -106,9 +108,9 @@ class RunWriter(Observer):
 
     @property
     def seconds(self) -> float:
-        """Of processor time, all threads together, earlier sessions included up to what they
-        saved."""
-        return time.process_time() - self.began
+        """Of processor time, all threads together and without compiling, earlier sessions included
+        up to what they saved."""
+        return processor_time() - self.began
 
     @_writes
     def start(self, method: Method, clock: LoopState, save_times: Floats) -> None:
