@@ -1,7 +1,6 @@
 """Runs to an accuracy: cells or points and tolerance are chosen from a coarse run, and again from
 error bars."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from ..case.memory import estimated_memory
 from ..case.mesh_cache import cached_mesh
 from ..case.resolve import resolve
 from ..case.schema.methods import TABLES
+from ..compilation import processor_time
 from ..errors import CaseError, HkflowError
 from ..methods.rules import MANY_KINKS
 from ..operators.ranks import Alone
@@ -289,11 +289,11 @@ def _tried(file, dim, size, known=(), rival=None):
     case = sized(file.case, dim, size, tolerance)
     method = resolved.method.model_copy(update={"tolerance": tolerance})
     end: Any = resolved.time.end
-    began = time.perf_counter()
+    began = processor_time()
     known = list(known)
     run = coarse_run(problem, method, save_times(end, resolved.time.saves))
     if run is None:
-        seconds = time.perf_counter() - began
+        seconds = processor_time() - began
         return _choice(file, case, dim, problem.objective, size, None, seconds)
     bars = bars_for(wanted, run, problem, case.error.companions == "all", known, rival)
     found = _better(file, case, dim, size, run, bars, run.end["seconds"], rival=rival)
