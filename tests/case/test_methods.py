@@ -10,6 +10,7 @@ from conftest import ROOT
 from test_cases_and_errors import MINIMAL
 
 import hkflow
+from hkflow.case.load import load_case
 from hkflow.methods import rules
 
 PARTICLES = '[method]\nkind = "particles"\n'
@@ -321,6 +322,19 @@ def test_steps_and_end_take_each_other_s_place_in_overrides(case):
         case(extra, MINIMAL.replace("end = 0.5", "steps = 7")), time={"end": 2.0}
     )
     assert resolved.time.end == 2.0
+
+
+@pytest.mark.parametrize("kind", ["grid", "particles"])
+def test_an_accuracy_in_an_override_takes_the_places_of_what_it_chooses(case, kind):
+    path = case(f'[method]\nkind = "{kind}"\ntolerance = 1e-5')
+    for asked in {"method.accuracy": 0.01}, {"method": {"kind": kind, "accuracy": 0.01}}:
+        found = load_case(path, asked).case
+        assert (found.method.accuracy, found.method.kind) == (0.01, kind)
+        assert found.domain.cells is None and "tolerance" not in found.method.model_fields_set
+        for also in {"domain.cells": 42}, {"domain": {"cells": 42}}, {"method.tolerance": 1e-3}:
+            for both in asked | also, also | asked:
+                with pytest.raises(hkflow.CaseError, match="leave one|give one"):
+                    load_case(path, both)
 
 
 @pytest.mark.parametrize("dim", [3, 10])

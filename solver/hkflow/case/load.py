@@ -25,6 +25,8 @@ MAX_CASE_BYTES = 2**26  # some million numbers: more belong into a data file
 MAX_DIGITS = 300  # of an integer, which any float can follow; messages cannot show one of 4300
 FRAMES = ("frame", "test_frame", "data.frame", "data.test_frame")  # keys that hold one
 MAX_SHORT = 60  # letters of a value in a message
+# what an accuracy chooses
+CHOSEN = (("domain", "cells"), ("method", "particles"), ("method", "tolerance"))
 MAX_DEPTH = 20  # of lists and tables in one another; a study needs seven
 
 
@@ -156,6 +158,7 @@ def _checked(tables, text, folder, name, overrides, source):
     overrides = current(overrides, set_beside(source))
     for key, value in sorted(overrides.items(), key=lambda item: not _chooses_kind(*item)):
         _override(tables, key.split("."), value)
+    _leave_to_accuracy(tables, overrides)
     refuse_unfit(tables, source)
     lines = _without_replaced(lines_of(text, overrides), tables)
     try:
@@ -275,6 +278,20 @@ def _override(tables, keys, value):
         tables[keys[-1]] = value
         for rival in _rivals(path, tables):
             tables.pop(rival, None)
+
+
+def _leave_to_accuracy(tables, overrides):
+    """An accuracy in an override takes the places of what it chooses, unless these are overridden
+    as well, which the schema refuses."""
+
+    def is_set(table, key):
+        inner = overrides.get(table)
+        return f"{table}.{key}" in overrides or isinstance(inner, dict) and key in inner
+
+    if is_set("method", "accuracy"):
+        for table, key in CHOSEN:
+            if isinstance(tables.get(table), dict) and not is_set(table, key):
+                tables[table].pop(key, None)
 
 
 def _rivals(path, table):
