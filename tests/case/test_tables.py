@@ -526,6 +526,7 @@ def test_what_is_wrong_with_weights_is_said(table):
     said = str(refused.value)
     assert "4 problems" in said and "line 2, column 'w': '-2' is negative" in said
     assert "line 3, column 'w': has no value" in said and "'inf' is not finite" in said
+    assert "both leave rows without a label or a weight out" in said and "means" not in said
     assert "'many' is not a number" in said
     with pytest.raises(hkflow.CaseError, match="'w' is the weight of the rows, so it is no input"):
         table("a,y,w\n1,1,1\n", weight="w", features=["a", "w"])
@@ -539,6 +540,13 @@ def test_what_is_wrong_with_weights_is_said(table):
         table("a,y,w\n1,1,0\n", weight="w")
     found = table("a,y,w\n1,1,1\n2,2,\n3,3,1e308\n4,4,1e308\n", weight="w", missing="drop")
     assert found.lines.tolist() == [2, 4, 5] and found.weights.tolist() == [0.5e-300, 0.5, 0.5]
+
+
+def test_what_a_test_frame_lacks_is_said_of_it():
+    frame = {"a": np.arange(4.0), "y": np.arange(4.0), "w": np.ones(4)}
+    tests = {"a": np.arange(2.0), "y": np.arange(2.0)}
+    with pytest.raises(hkflow.CaseError, match="data.weight: the test frame: Unknown column 'w'"):
+        read("frame", frame=frame, test_frame=tests, label="y", weight="w")
 
 
 def test_nothing_is_asked_of_rows_of_weight_0(table):

@@ -310,6 +310,21 @@ def test_columns_whose_squares_are_zero_are_told():
     np.testing.assert_allclose(clone(model).fit(small, y).predict(small), wanted, rtol=1e-12)
 
 
+def test_constant_columns_of_weighted_data_are_no_warning():
+    """Rounding made their variances negative, of which scikit-learn takes a root."""
+    X, y = blobs(classes=2)
+    constant = np.column_stack([X, np.full(len(y), 0.1)])
+    counts = np.random.default_rng(0).integers(1, 5, (10, len(y)))
+    model = WideNetworkRegressor(time=1.0, particles=20)
+    for weights in counts.astype(float):
+        found = clone(model).fit(constant, y, sample_weight=weights).predict(constant)
+        copies = np.repeat(np.arange(len(y)), weights.astype(int))
+        wanted = clone(model).fit(constant[copies], y[copies]).predict(constant)
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+        same = clone(model).fit(X, np.full(len(y), 0.1), sample_weight=weights).predict(X)
+        np.testing.assert_allclose(same, 0.1, rtol=1e-12)
+
+
 def test_noise_makes_particles_up_to_ten_times_as_many():
     """It made 1000 every 0.05: two millions to the default time. The grid is an independent
     answer."""

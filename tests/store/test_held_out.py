@@ -235,6 +235,15 @@ def test_weights_of_a_share_of_the_rows_add_up_to_those_of_all(weights):
         assert one.weights == pytest.approx(rows / rows.sum(), rel=1e-15)
 
 
+def test_an_accuracy_that_counts_by_weights_says_so(folder):
+    """It read as a share of the rows, as 63.2 % of 9."""
+    keys = {"source": "inline", "inputs": [[1.0, 0.2], [-0.5, 1.0], [0.3, -0.4], [0.2, 0.9]]}
+    keys |= {"targets": [1.0, -1.0, -1.0, 1.0], "test_fraction": 0.5}
+    for weights, said in ([0.1, 0.2, 0.3, 0.4], "of 2 rows by their weights"), (None, "of 2 rows"):
+        run = hkflow.run(CASE | {"data": keys | {"weights": weights}}, output=f"{said}")
+        assert dict(summary(run))["test error"].endswith(said)
+
+
 def test_a_second_frame_tests_as_a_second_file_does(folder):
     """Arrays or texts by column; the run folder keeps the rows as it uses them."""
     (header, *own), (_, *held) = (

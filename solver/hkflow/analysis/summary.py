@@ -158,6 +158,7 @@ def _last_records(run):
         error, share = last["test_error"], ""
         if "margin" in last:
             share = f", accuracy {100.0 * (1.0 - error):.1f} % of {len(run.test.targets)} rows"
+            share += " by their weights" * bool(np.ptp(run.test.weights))
         label = RECORDS["test_error"].label if "margin" in last else "test RMSE"
         rows.append((label, f"{error:.4g}{share}"))
     exchanged = sum(abs(last[name]) for name in ENERGIES)

@@ -227,7 +227,7 @@ def _read_table(data, folder, split, several):
         where = f"data.test_file: {path}"
         columns = read_columns(path, data.delimiter, data.decimal, "data.test_file")
     elif (columns := getattr(data, "test_frame", None)) is not None:
-        where = "data.test_frame: the frame"
+        where = "data.test_frame: the test frame"
     else:
         return made
     *test, notes = test_rows(data, columns, label, made.preparation, where)

@@ -22,6 +22,10 @@ LEAST_WEIGHT = 1e-300  # of the largest: rows that count for less count as much
 REMEDY = (
     "Fill it in, or give data.missing = 'drop' (leaves such rows out) or 'impute' (takes means)."
 )
+REMEDY_ROW = (
+    "Fill it in, or give data.missing = 'drop' or 'impute': both leave rows without a label or a"
+    " weight out."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +272,7 @@ def _targets(table, columns, label, faults, notes, classes, known=True):
         if others := int((~chosen).sum()) - len(gaps):
             notes.append(f"{others} of {len(cells)} rows have other labels and are left out")
     if table.missing == "refuse":
-        faults.missing(label, gaps, REMEDY)
+        faults.missing(label, gaps, REMEDY_ROW)
     elif len(gaps):
         notes.append(f"{_count(gaps)} without a label dropped{_at(columns, gaps)}")
     rows = np.flatnonzero(chosen)
@@ -300,7 +304,7 @@ def _weights(table, columns, rows, faults, notes):
     )
     gaps = gaps_in(values, wrong)
     if table.missing == "refuse":
-        faults.missing(table.weight, rows[gaps], REMEDY)
+        faults.missing(table.weight, rows[gaps], REMEDY_ROW)
     elif len(gaps):
         notes.append(f"{_count(gaps)} without a weight dropped{_at(columns, rows[gaps])}")
     counted = np.flatnonzero(values > 0.0)

@@ -189,7 +189,7 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
                 f"A classifier needs data of two classes, got one class alone: {self.classes_[0]}."
             )
         weights = self._by_class(codes, weights)
-        self.scaler_ = _scaler().fit(X, sample_weight=weights)
+        self.scaler_ = _scaler_of(X, weights)
         inputs = self.scaler_.transform(X)
         risk, count = LOSSES[self.loss], len(self.classes_)
         if risk.coupled:
@@ -278,8 +278,8 @@ class WideNetworkRegressor(RegressorMixin, WideNetwork):
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", y_numeric=True)
         X, y, weights = self._counted(X, y, sample_weight)
         y = _of_fit(np.asarray(y, dtype=np.float64), "Targets")[:, None]
-        self.scaler_ = _scaler().fit(X, sample_weight=weights)
-        self._target = _scaler().fit(y, sample_weight=weights)
+        self.scaler_ = _scaler_of(X, weights)
+        self._target = _scaler_of(y, weights)
         targets = self._target.transform(y)[:, 0]
         self.solution_ = self._solved(self.scaler_.transform(X), targets, weights, RISKS["square"])
         return self
@@ -290,9 +290,12 @@ class WideNetworkRegressor(RegressorMixin, WideNetwork):
         return self._target.inverse_transform(self.solution_.predict(X)[:, None])[:, 0]
 
 
-def _scaler():
-    """A StandardScaler of arrays, whatever users have scikit-learn make of theirs, as frames."""
-    return StandardScaler().set_output(transform="default")
+def _scaler_of(values, weights):
+    """A StandardScaler fitted to values that count by weights, of arrays, whatever users have
+    scikit-learn make of theirs, as frames."""
+    scaler = StandardScaler().set_output(transform="default")
+    with np.errstate(invalid="ignore"):  # rounding makes variances of constant columns negative
+        return scaler.fit(values, sample_weight=weights)
 
 
 def _bounded(values, what):
