@@ -477,6 +477,17 @@ def test_rows_with_weights_are_so_many_copies(table, asked):
     assert "by its mean 2.75, 1 in 'colour' by its commonest category blue" in notes
 
 
+def test_categories_that_are_as_common_are_so_with_weights(table):
+    """Rounding of sums of weights chose one of them; of copies the first one is imputed."""
+    rows = [("p", 5), ("p", 2), ("q", 4), ("q", 3), ("", 1)]
+    for shift in range(5):
+        whole = [(g, str(k), str(n)) for k, (g, n) in enumerate(rows[shift:] + rows[:shift])]
+        found = table(
+            "c,y,w\n" + "".join(",".join(row) + "\n" for row in whole), weight="w", missing="impute"
+        )
+        assert found.preparation.columns[0].fill == "p", shift
+
+
 def test_weights_of_training_and_of_held_out_rows_have_sum_1(table):
     rows = "".join(f"{k},{k},{k}\n" for k in range(1, 9))
     found = table("a,y,w\n" + rows, weight="w", test_fraction=0.4)

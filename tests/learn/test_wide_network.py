@@ -325,6 +325,20 @@ def test_constant_columns_of_weighted_data_are_no_warning():
         np.testing.assert_allclose(same, 0.1, rtol=1e-12)
 
 
+def test_weights_may_be_near_the_largest_numbers():
+    """Their sum was infinite, and they were said to be all 0; one that is nothing beside them made
+    a division by zero of balanced classes."""
+    X, y = blobs(classes=2)
+    counts = np.random.default_rng(0).integers(1, 5, len(y)).astype(float)
+    model = WideNetworkClassifier(time=1.0, particles=20, class_weight="balanced")
+    wanted = clone(model).fit(X, y, sample_weight=counts).decision_function(X)
+    found = clone(model).fit(X, y, sample_weight=4e307 * counts).decision_function(X)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    counts = np.where(y == y[0], 1e-320, 1e10)
+    with pytest.raises(ValueError, match="data of two classes"):
+        model.fit(X, y, sample_weight=counts)
+
+
 def test_noise_makes_particles_up_to_ten_times_as_many():
     """It made 1000 every 0.05: two millions to the default time. The grid is an independent
     answer."""

@@ -57,6 +57,19 @@ def standardized(x):
     return (x / size - mean) / spread
 
 
+def test_axes_have_one_sign_whatever_the_order_of_rows(rng):
+    """Those of two standardized inputs have two entries of one size, of which rounding chose one,
+    so that runs of the same rows in another order had mirrored inputs."""
+    for _ in range(20):
+        x = rng.standard_normal((20, 2))
+        x[:, 1] -= x[:, 0]
+        size, mean, spread = data.standardization(x)
+        x = (x / size - mean) / spread
+        axes = data.principal_axes(x, 2)[1]
+        assert (axes[:, 0] > 0.0).all()
+        assert data.principal_axes(x[::-1], 2)[1] == pytest.approx(axes, rel=1e-12)
+
+
 def test_standardization_and_principal_axes(rng):
     x = rng.normal(size=(50, 3)) @ np.diag([1.0, 5.0, 0.1]) + 7.0
     z = standardized(x)

@@ -235,6 +235,12 @@ def test_weights_of_a_share_of_the_rows_add_up_to_those_of_all(weights):
         assert one.weights == pytest.approx(rows / rows.sum(), rel=1e-15)
 
 
+def test_a_share_of_weight_0_is_refused_as_such():
+    keys = {"source": "inline", "inputs": [[1.0], [2.0]], "targets": [1.0, 2.0]}
+    with pytest.raises(hkflow.CaseError, match="all rows that data.test_fraction .* weight 0"):
+        hkflow.check(CASE | {"data": keys | {"weights": [1.0, 0.0], "test_fraction": 0.5}})
+
+
 def test_an_accuracy_that_counts_by_weights_says_so(folder):
     """It read as a share of the rows, as 63.2 % of 9."""
     keys = {"source": "inline", "inputs": [[1.0, 0.2], [-0.5, 1.0], [0.3, -0.4], [0.2, 0.9]]}

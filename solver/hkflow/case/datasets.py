@@ -177,6 +177,11 @@ def _weights_of(rows, weights):
     if weights is None:
         return None
     own = weights[rows]
+    if weights.any() and not own.any():
+        raise CaseError(
+            "data.weights: all rows that data.test_fraction holds out, or all others, have weight"
+            " 0; choose another share or seed."
+        )
     return own * (weights.sum() / own.sum()) if own.any() else own
 
 

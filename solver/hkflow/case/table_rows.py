@@ -19,6 +19,7 @@ MAX_CLASSES = 100  # that all labels of a column are
 MAX_CATEGORIES = 20  # of a column that is categorical because it holds no number
 MAX_LINES = 5  # of rows, that a note names
 LEAST_WEIGHT = 1e-300  # of the largest: rows that count for less count as much
+ROUNDING = 1e-12  # of sums of weights: of categories that are as common the first one counts
 REMEDY = (
     "Fill it in, or give data.missing = 'drop' (leaves such rows out) or 'impute' (takes means)."
 )
@@ -60,7 +61,8 @@ class RawTable:
                 shown = f"its mean {fill:.6g}"
             elif len(known):
                 names, which = np.unique(seen[known], return_inverse=True)
-                fill = names[np.bincount(which, weights[known]).argmax()]
+                counts = np.bincount(which, weights[known])
+                fill = names[np.argmax(counts >= (1.0 - ROUNDING) * counts.max())]
                 shown = f"its commonest category {fill}"
             if fill is None:
                 raise CaseError(

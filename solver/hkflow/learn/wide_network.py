@@ -70,9 +70,10 @@ class WideNetwork(BaseEstimator):
         if sample_weight is None:
             return _of_fit(X, "Inputs"), y, None
         weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        counted = weights > 0.0
-        if not counted.any():  # which scikit-learn before 1.9 lets pass
+        if not weights.any():  # which scikit-learn before 1.9 lets pass
             raise ValueError("Sample weights must not all be 0: no data would count.")
+        weights = weights / weights.max()  # so that no sum overflows
+        counted = weights > 0.0
         X = _of_fit(X[counted], "Inputs")
         return X, y[counted], weights[counted] / weights.sum()
 

@@ -16,6 +16,7 @@ from ..arguments import Floats, whole_number
 from ..geometry.sphere import normalize
 
 Draw = Callable[[np.random.Generator, int], tuple[Floats, Floats]]
+SAME = 1e-9  # relative difference of entries of an axis that rounding may make
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
@@ -170,7 +171,7 @@ def principal_axes(
     inputs: Floats, count: int, weights: Floats | None = None
 ) -> tuple[Floats, Floats]:
     """The mean (dim,) of inputs and the directions (count, dim) of largest variance; each one's
-    largest entry is made positive.
+    largest entry is made positive, the first of those that are as large but for rounding.
 
     weights : (n,) positive, by which rows count; all alike if None
     """
@@ -178,7 +179,9 @@ def principal_axes(
     parts = inputs - center if weights is None else (inputs - center) * np.sqrt(weights)[:, None]
     _, _, directions = np.linalg.svd(parts, full_matrices=False)
     directions = directions[:count]
-    largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], axis=1)
+    sizes = np.abs(directions)
+    first = np.argmax(sizes >= (1.0 - SAME) * sizes.max(axis=1, keepdims=True), axis=1)
+    largest = np.take_along_axis(directions, first[:, None], axis=1)
     return center, directions * np.sign(largest)
 
 
