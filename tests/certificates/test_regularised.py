@@ -218,6 +218,18 @@ def test_one_sign_of_unit_is_enough_or_not():
     assert minimise(objective, (1,)).lower > minimise(objective, BOTH).upper
 
 
+@pytest.mark.parametrize("decay", [10.0, 1e-2, 1e-6])
+@pytest.mark.parametrize("risk", RISK_NAMES)
+def test_units_on_the_joint_sphere_have_twice_the_mass(risk, decay):
+    """b (a·x)₊ is ½ at best where |a·x| = 1; every such minimum ended with `cannot reshape`."""
+    joint = minimise(problem("joint-relu", risk, decay=decay))
+    signed = minimise(problem(risk=risk, decay=2.0 * decay), BOTH)
+    assert joint.certified and joint.upper == pytest.approx(signed.upper, rel=2e-6, abs=0)
+    assert joint.upper == pytest.approx(
+        value_of(problem("joint-relu", risk, decay=decay), joint.atoms), rel=1e-9, abs=0
+    )
+
+
 def test_a_start_changes_only_the_rounds():
     objective = problem(n=40, decay=1e-8)
     cold = minimise(objective, BOTH)

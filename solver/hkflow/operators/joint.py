@@ -70,4 +70,4 @@ def joint_matrix(
 def _joint(matrix, outputs, points, inputs):
     p = points.shape[1] - outputs
     values = matrix(points[:, :p], inputs)
-    return (values[:, None] * points[:, p:].T).reshape(-1, len(points))
+    return (values[:, None] * points[:, p:].T).reshape(len(inputs) * outputs, len(points))
