@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import ROOT
-from scipy.optimize import root
+from scipy.optimize import nnls, root
 
 import hkflow
 from hkflow.analysis.summary import summary
@@ -192,3 +192,57 @@ def test_predictions_and_measures_of_another_shape_are_refused(problem):
             dual_polynomial(o, wrong)
     with pytest.raises(ValueError, match=r"on the circle, got one with points of R\^3"):
         spikes_of(o, hkflow.PointMeasure(np.eye(3)))
+
+
+def bump(s):
+    """A blur of the circle and its derivative."""
+    return np.exp(6.0 * (s - 1.0)), 6.0 * np.exp(6.0 * (s - 1.0))
+
+
+def noisy(noise, decay, separation=1.0, seed=0):
+    """24 samples of two blurred spikes."""
+    feature, at = hkflow.ridge(bump), unit(2.0 * np.pi * np.arange(24) / 24)
+    values = feature.matrix(unit(np.array([1.0, 1.0 + separation])), at) @ [1.0, 0.7]
+    values += noise * np.random.default_rng(seed).normal(size=24)
+    return hkflow.Objective(feature, hkflow.RISKS["square"], at, values, weight_decay=decay / 24)
+
+
+def best_on_cells(o):
+    """The measure of least F on 1000 points of the circle, by nonnegative least squares."""
+    points, root_q = unit(2.0 * np.pi * np.arange(1000) / 1000), np.sqrt(o.weights)
+    A, b = root_q[:, None] * o.feature.matrix(points, o.inputs), root_q * o.targets
+    last = b @ A - o.weight_decay
+    u, _ = nnls(np.vstack([-A, last]), np.append(np.zeros(24), 1.0), maxiter=10**5)
+    return hkflow.PointMeasure(points[u > 0.0], None, u[u > 0.0] / (1.0 - last @ u))
+
+
+@pytest.mark.parametrize(("noise", "decay"), [(0.01, 1e-5), (0.1, 1e-3)])
+def test_noise_a_hundred_times_the_weight_decay_leaves_the_certificate(noise, decay):
+    """η is −100 λ somewhere, which widened the bound of what it is at most."""
+    o = noisy(noise, decay)
+    found = spikes_of(o, best_on_cells(o))
+    assert found.certified and found.lower > o.weight_decay * (1.0 - 1e-7)
+    h = o.feature.matrix(unit(found.angles), o.inputs) @ found.masses
+    r, points = o.weights * (h - o.targets), unit(np.linspace(0.0, 2.0 * np.pi, 1_000_003))
+    assert np.max(-r @ o.feature.matrix(points, o.inputs)) <= found.upper
+
+
+def test_spikes_of_a_thousandth_of_the_mass_are_found():
+    """They passed for what lies elsewhere, and those that were left had no certificate."""
+    missed = 0
+    for seed in range(5):
+        o = noisy(0.01, 1e-3, 0.3, seed)
+        found = spikes_of(o, best_on_cells(o))
+        assert found.certified
+        missed += found.masses.min() < 1e-3 * found.masses.sum()
+    assert missed > 0
+
+
+def test_a_measure_without_mass_has_no_spikes_near(problem):
+    """That ended with numpy's words on arrays of no size."""
+    for start in (
+        hkflow.PointMeasure(unit(np.zeros(1)), None, np.zeros(1)),
+        hkflow.PointMeasure(np.zeros((0, 2)), None, np.zeros(0)),
+    ):
+        with pytest.raises(ValueError, match="from a measure with mass"):
+            spikes_of(problem.objective, start)

@@ -103,6 +103,21 @@ def test_few_units_are_found_by_their_data():
     assert found.certified and found.upper <= 2.0 * (1.0 + 1e-6)
 
 
+def test_what_changed_weights_cannot_meet_more_atoms_do():
+    """Values of three squared ReLU units at nine data, a nearly singular problem: refused with `no
+    measure was found that meets all 9 data`, although there is one."""
+    rng, feature = np.random.default_rng(4), FEATURES["squared-relu"]
+    inputs = np.column_stack([rng.normal(size=9), np.ones(9)])
+    units = rng.normal(size=(3, 2))
+    units /= np.linalg.norm(units, axis=1)[:, None]
+    weights = rng.normal(size=3)
+    y = feature.matrix(units, inputs) @ weights
+    found = l1_interpolation(Objective(feature, RISKS["square"], inputs, y), BOTH)
+    assert found.lower <= found.upper <= np.abs(weights).sum() and found.gap < 1e-5
+    h = feature.matrix(found.atoms.positions, inputs) @ (found.atoms.signs * found.atoms.weights)
+    np.testing.assert_allclose(h, y, rtol=0, atol=2e-9 * np.abs(y).max())
+
+
 def test_the_regularised_risk_tends_to_it():
     objective = problem()
     found = minimise(replace(objective, weight_decay=1e-12), BOTH)

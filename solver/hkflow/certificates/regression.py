@@ -62,16 +62,18 @@ def l1_interpolation(
     y, size = objective.targets, np.abs(objective.targets).max()
     decay = SMALL * (size or 1.0) * (objective.largest_feature or 1.0)
     square = Objective(objective.feature, RISKS["square"], objective.inputs, y, weight_decay=decay)
-    target, found = y, None
+    target, found = y, minimise(square, signs, 0.1 * tolerance)
     for _ in range(MOST):
-        found = minimise(replace(square, targets=target), signs, 0.1 * tolerance, found)
         missing = y - found.predictions
         atoms, residual = _corrected(square, found.atoms, missing)
         residual = residual / size if size else 0.0
         if residual <= EXACT:
             break
         target = target + missing
+        found = minimise(replace(square, targets=target), signs, 0.1 * tolerance, found)
     else:
+        atoms, residual = _completed(square, signs, atoms, 0.1 * tolerance)
+    if residual > EXACT:
         raise HkflowError(
             f"No measure was found that meets all {len(y)} data: the nearest misses by"
             f" {residual:.1e} max|y|. Two data with one input and different targets, or features"
@@ -86,6 +88,27 @@ def l1_interpolation(
         residual,
         found.certified and upper - lower <= tolerance * upper,
     )
+
+
+def _completed(objective, signs, atoms, tolerance):
+    """The atoms and the lightest measure that makes up for what they miss of the targets, and max
+    |what both miss| / max |y|: where changed weights alone would not do."""
+    size, missing = np.abs(objective.targets).max(), objective.targets - _met(objective, atoms)
+    share = np.abs(missing).max() / size
+    rest = replace(objective, targets=missing, weight_decay=share * objective.weight_decay)
+    more = minimise(rest, signs, tolerance)
+    parts = (
+        np.concatenate([getattr(part, name) for part in (atoms, more.atoms)])
+        for name in ("positions", "signs", "weights")
+    )
+    both = PointMeasure(*parts)
+    return both, np.abs(objective.targets - _met(objective, both)).max() / size
+
+
+def _met(objective, atoms):
+    """(n_data,) h_i."""
+    matrix = objective.feature.matrix(atoms.positions, objective.inputs)
+    return matrix @ (atoms.signs * atoms.weights)
 
 
 def _corrected(objective, atoms, missing):
