@@ -45,6 +45,25 @@ def test_the_interval_of_repetitions_covers_as_well(rng):
     assert np.mean(bars) == pytest.approx(1.0 / np.sqrt(120.0), rel=0.1)
 
 
+@pytest.mark.parametrize("repeats", [3, 10])
+@pytest.mark.parametrize("levels", [2, 5])
+def test_the_interval_of_few_repetitions_covers_as_often_as_it_says(rng, repeats, levels):
+    """It covered 68 % of the orders of three repetitions, by weights as uncertain as their bars."""
+    h = 2.0 ** -np.arange(levels)
+    fits = [
+        convergence_table(h, h[:, None] * rng.standard_normal((levels, repeats))).fit
+        for _ in range(1500)
+    ]
+    assert 0.92 < np.mean([fit.low <= 1.0 <= fit.high for fit in fits]) < 0.975
+
+
+def test_repetitions_without_an_error_are_left_out():
+    """Their scatter was a division of 0 by 0."""
+    errors = [[1.0, 2.0, 1.5], [0.0, 0.0, 0.0], [0.25, 0.5, 0.4], [0.0, 0.0, 0.2]]
+    fit = convergence_table([1.0, 0.5, 0.25, 0.1], errors).fit
+    assert np.isfinite(fit).all()
+
+
 def test_errors_without_an_order_are_left_out():
     h = 2.0 ** -np.arange(4.0)
     table = convergence_table(h, [1.0, 0.0, h[2] ** 2, h[3] ** 2])
@@ -61,7 +80,10 @@ def test_two_levels_have_an_order_without_an_interval():
 
 @pytest.mark.parametrize(
     "h, errors",
-    [([0.1], [1.0]), ([0.1, 0.1], [1.0, 2.0]), ([0.1, -0.1], [1, 2]), ([0.2, 0.1], [1, 2, 3])],
+    [
+        *(([0.1], [1.0]), ([0.1, 0.1], [1.0, 2.0]), ([0.1, -0.1], [1, 2]), ([0.2, 0.1], [1, 2, 3])),
+        *(([0.2, 0.1], np.ones((2, 2, 2))), ([0.2, 0.1], np.ones((2, 0)))),
+    ],
 )
 def test_what_has_no_order_is_refused(h, errors):
     with pytest.raises(ValueError, match="h"):

@@ -61,52 +61,61 @@ def convergence_table(h: ArrayLike, errors: ArrayLike) -> ConvergenceTable:
         root mean square
     The interval is that of the regression of log error on log h: Student's t on the scatter about
     the line, which holds what no power law explains; for three repeats or more it follows from
-    their own scatter, weighted least squares by the delta method. An error of 0 or nan has no
-    order: its neighbours' are nan, and the fit leaves it out.
-    Raises ValueError for fewer than two different h, or h that are not positive.
+    their own scatter, by the jackknife and Student's t with the freedom of Welch and Satterthwaite.
+    An error of 0 or nan has no order: its neighbours' are nan, and the fit leaves it out.
+    Raises ValueError for fewer than two different h, h that are not positive, and errors of another
+    shape.
     """
     h, errors = np.asarray(h, dtype=float), np.asarray(errors, dtype=float)
     if len(h) < 2 or len(np.unique(h)) < len(h) or not (h > 0.0).all():
         raise ValueError(f"Orders need two or more different h > 0, got {h.tolist()}.")
-    if errors.shape[:1] != h.shape:
+    if errors.shape[:1] != h.shape or errors.ndim > 2 or not errors.size:
         raise ValueError(
             f"{len(h)} values of h need as many errors, got an array of shape {errors.shape}."
         )
-    bars = np.full(len(h), np.nan)
+    bars, repeats = np.full(len(h), np.nan), 1
     if errors.ndim == 2:
-        squares = errors**2
+        squares, repeats = errors**2, errors.shape[1]
         errors = np.asarray(np.sqrt(squares.mean(axis=1)))
-        if squares.shape[1] > 2:
-            bars = 0.5 * squares.std(axis=1, ddof=1) / np.sqrt(squares.shape[1]) / errors**2
+        if repeats > 2:
+            bars = _jackknife(squares)
     with np.errstate(divide="ignore", invalid="ignore"):
         x, y = np.log(h), np.log(errors)
         orders = np.diff(y) / np.diff(x)
     orders[~np.isfinite(orders)] = np.nan
-    return ConvergenceTable(h, errors, bars, orders, _fit(x, y, bars))
+    return ConvergenceTable(h, errors, bars, orders, _fit(x, y, bars, repeats))
 
 
-def _fit(x, y, bars):
-    """The slope of y on x; bars : the standard deviations of y, nan if unknown."""
+def _jackknife(squares):
+    """Standard errors (n,) of log √(mean of each row), from rows that lack one number each; nan
+    where such a row is 0."""
+    n, repeats = squares.shape
+    left_out = np.empty((n, repeats))
+    for k in range(repeats):
+        left_out[:, k] = np.delete(squares, k, axis=1).mean(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return 0.5 * np.log(left_out).std(axis=1) * np.sqrt(repeats - 1)
+
+
+def _fit(x, y, bars, repeats):
+    """The slope of y on x; bars : the standard errors of y, each of so many repeats, nan if
+    unknown."""
     known = np.isfinite(y)
     x, y, bars = x[known], y[known], bars[known]
     if len(x) < 2:
         return Fit(np.nan, np.nan, np.nan)
-    from scipy.stats import norm, t  # a third of a second
+    from scipy.stats import t  # a third of a second
 
-    weighted = bool((bars > 0.0).all())
-    weights = bars**-2.0 if weighted else np.ones(len(x))
-    x = x - weights @ x / weights.sum()
-    spread = weights @ x**2
-    slope = weights @ (x * y) / spread
-    if weighted:
-        reach = norm.ppf(0.5 + 0.5 * CONFIDENCE) / np.sqrt(spread)
-    elif len(x) > 2:
+    x = x - x.mean()
+    share = x / (x @ x)
+    slope, freedom, scatter = share @ y, len(x) - 2, np.nan
+    if (bars > 0.0).all():
+        parts = (share * bars) ** 2
+        scatter, freedom = np.sqrt(parts.sum()), parts.sum() ** 2 / (parts @ parts) * (repeats - 1)
+    elif freedom > 0:
         misfit = y - y.mean() - slope * x
-        reach = t.ppf(0.5 + 0.5 * CONFIDENCE, len(x) - 2) * np.sqrt(
-            misfit @ misfit / (len(x) - 2) / spread
-        )
-    else:
-        reach = np.nan
+        scatter = np.sqrt(misfit @ misfit / freedom / (x @ x))
+    reach = t.ppf(0.5 + 0.5 * CONFIDENCE, freedom) * scatter if scatter == scatter else np.nan
     return Fit(float(slope), float(slope - reach), float(slope + reach))
 
 
