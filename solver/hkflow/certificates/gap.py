@@ -1,5 +1,5 @@
 """How far a regularised problem is from its global minimum, from the potential of its own state
-(Wei et al. 2019, eq. E.13)."""
+(Wei et al. 2019, eq. E.13), or by duality."""
 
 from typing import Any
 
@@ -11,6 +11,7 @@ from ..problem.problem import Problem
 from .global_upper_bound import global_upper_bound, is_enclosable
 from .search import is_searchable
 
+ROUNDED = 1e-14  # of F: what rounding may hide of the difference of two values
 NONNEGATIVE = *(RISKS[name] for name in ("square", "logistic", "exponential")), SOFTMAX
 
 
@@ -57,13 +58,42 @@ def gap_bound(problem: Problem, e: Any, log_scale: float, lowest_objective: floa
 def gap_of_measure(
     problem: Problem, predictions: Floats, log_scale: float, mass: float, lowest_objective: float
 ) -> float:
-    """The same of any measure, as of atoms, by its predictions and mass, in units of e^log_scale:
-    ∫J dν = Σ_i ∂_i R h_i + λ|ν|. Wanted: `bounds_every_gap`."""
+    """A bound of the same of any measure, as of atoms, by its predictions and mass, in units of
+    e^log_scale: the lower one of E.13, ∫J dν = Σ_i ∂_i R h_i + λ|ν|, and of Fenchel's duality,
+
+    F(ν) − F* ≤ F(ν) + R*(c ∂R),  c = λ/(λ − min(min J, 0)),  since −c Σ_i ∂_i R φ(·, x_i) ≤ λ
+
+    Wanted: `bounds_every_gap`.
+    """
     objective, own = problem.objective, np.zeros(predictions.size)
-    objective.evaluate_risk(predictions.ravel(), log_scale, own)
-    decay = objective.weight_decay
+    risk = objective.evaluate_risk(predictions.ravel(), log_scale, own)
+    decay, lowest = objective.weight_decay, min(_lowest(problem, own), 0.0)
     mean = float(own @ predictions.ravel()) + decay * mass
-    return mean - lowest_objective / decay * min(_lowest(problem, own), 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # a mass may be below numbers
+        least = np.exp(-log_scale) * _dual_value(objective, decay / (decay - lowest) * own)
+    whole = risk + decay * mass
+    by_mass = mean - lowest_objective / decay * lowest
+    return float(min(by_mass, whole - least + ROUNDED * abs(whole)))
+
+
+def _dual_value(objective, gradient):
+    """−R*(g) of g (n_predictions,), between 0 and a gradient ∂R/∂h."""
+    from scipy.special import entr  # −x log x
+
+    counted, name = objective.weights > 0.0, objective.risk.name
+    q, y = objective.weights[counted], objective.targets[counted]
+    g = gradient.reshape(len(counted), -1)[counted] / q[:, None]
+    if name == SOFTMAX.name:  # the probabilities p with g = p − e_y
+        g[np.arange(len(q)), y.astype(int)] += 1.0
+        return float(q @ entr(np.maximum(g, 0.0)).sum(axis=1))
+    b = -g[:, 0]
+    if name == "square":
+        return float(q @ (b * (y - 0.5 * b)))
+    b = np.abs(b)
+    if name == "exponential":
+        return float(q @ (b + entr(b)))
+    b = np.minimum(b, 1.0)
+    return float(q @ (entr(b) + entr(1.0 - b)))
 
 
 def _lowest(problem, gradient):
