@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+import hkflow
 from hkflow.certificates import regression
 from hkflow.certificates.regression import l1_interpolation
 from hkflow.certificates.regularised import minimise
@@ -144,3 +145,9 @@ def test_small_inputs_are_met_as_large_ones_are(size):
     objective = Objective(FEATURES["relu"], RISKS["square"], [[0.6 * size, 0.8 * size]], [1.0])
     found = l1_interpolation(objective)
     assert found.certified and found.upper == pytest.approx(1.0 / size, rel=1e-9)
+
+
+def test_a_sum_of_energies_is_refused():
+    """It asked for the gradient of a feature that has one."""
+    with pytest.raises(ValueError, match="of an hkflow.Objective alone, got a Sum"):
+        l1_interpolation(hkflow.Sum(problem(), hkflow.External("x")), BOTH)

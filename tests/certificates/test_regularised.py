@@ -360,3 +360,22 @@ def test_the_minimum_of_a_sum_of_energies_is_refused():
     pulled = hkflow.Sum(problem(), hkflow.External("x"))
     with pytest.raises(ValueError, match="of an hkflow.Objective alone, got a Sum"):
         minimise(pulled, BOTH)
+
+
+@pytest.mark.parametrize("signs", [(), (0,), (2, -2), 1])
+def test_signs_that_are_none_are_refused(signs):
+    """Of signs (0,) the objective of ν = 0 was certified; others ended with numpy's words."""
+    with pytest.raises(ValueError, match=r"signs must be \(1,\), \(-1,\) or \(1, -1\), got"):
+        minimise(problem(), signs)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, -1.0, np.nan])
+def test_a_tolerance_that_is_none_is_refused(tolerance):
+    with pytest.raises(ValueError, match="tolerance must be a finite number greater than 0"):
+        minimise(problem(), BOTH, tolerance)
+
+
+@pytest.mark.parametrize("other", [{"n": 8}, {"d": 2}])
+def test_a_start_of_other_data_is_refused(other):
+    with pytest.raises(ValueError, match="as many data and coordinates, 20 and 2, got one of"):
+        minimise(problem(), BOTH, start=minimise(problem(**other), BOTH))

@@ -18,7 +18,7 @@ from ..errors import HkflowError
 from ..measures.point_measure import PointMeasure
 from ..objectives.losses import RISKS
 from ..objectives.objective import Objective
-from .regularised import minimise
+from .regularised import check_is_of_data, minimise
 
 SMALL = 1e-12  # λ in units of max |y| max φ: to this order the first measure misses the data
 EXACT = 1e-9  # of max |y|: data that are met as well are interpolated
@@ -56,9 +56,11 @@ def l1_interpolation(
 
     objective : its feature, inputs and targets, of any risk;  signs : the output signs ε;
         tolerance : relative gap
-    Returns a LeastMass.   Raises HkflowError if no measure that meets the data is found.
+    Returns a LeastMass.   Raises HkflowError if no measure that meets the data is found,
+    ValueError for a Sum, signs other than 1 and −1 and a tolerance that is not positive.
     Source: Wei et al. 2019, sec. D.3 (regression); Osher et al. 2005 for the iteration.
     """
+    check_is_of_data(objective)
     y, size = objective.targets, np.abs(objective.targets).max()
     decay = SMALL * (size or 1.0) * (objective.largest_feature or 1.0)
     square = Objective(objective.feature, RISKS["square"], objective.inputs, y, weight_decay=decay)

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, solve_triangular
 from scipy.special import xlog1py, xlogy
 
-from ..arguments import Floats
+from ..arguments import Floats, check_positive
 from ..measures.point_measure import PointMeasure
 from ..objectives.objective import Objective
 from ..shown import Shown, counted
@@ -130,11 +130,12 @@ def minimise(
     tolerance : the relative gap to reach;  start : a Minimiser of another λ or other targets
     Returns a Minimiser; not certified if rounding stops it, as it does where λ → 0 and nothing
     separates the data.
-    Raises ValueError for other risks, a Sum, for λ ≤ 0, with entropy and for weights q_i that are
-    not positive.
+    Raises ValueError for other risks, a Sum, for λ ≤ 0, with entropy, for weights q_i that are not
+    positive, signs other than 1 and −1, a tolerance that is not, and a start of other data.
     Source: Wei et al. 2019, eq. 2.1 and 4.1; Fenchel's duality in place of their eq. E.13.
     """
     dual = _Dual(objective)
+    _check(dual, signs, tolerance, start)
     u, columns, w = dual.start(signs, start)
     best, lower, proof = _condensed(objective, columns[0], columns[1], w), -np.inf, u
     upper = dual.primal(_predictions(objective, best), best.mass)
@@ -189,15 +190,34 @@ def regularisation_path(
     return path
 
 
+def check_is_of_data(objective: Objective) -> None:
+    """Raise ValueError for what is no Objective, as a Sum."""
+    if not isinstance(objective, Objective):
+        raise ValueError(
+            f"The minimum is known of an hkflow.Objective alone, got a {type(objective).__name__}."
+        )
+
+
+def _check(dual, signs, tolerance, start):
+    """Raise ValueError for what says nothing of a minimum."""
+    check_positive(tolerance=tolerance)
+    if not (np.size(signs) and np.ndim(signs) == 1 and np.isin(signs, (1, -1)).all()):
+        raise ValueError(f"signs must be (1,), (-1,) or (1, -1), got {signs!r}.")
+    if start is None:
+        return
+    n, axes = len(dual.y), dual.objective.axes
+    if start.dual.shape != (n,) or start.atoms.positions.shape[1] != axes:
+        raise ValueError(
+            f"A start must be of as many data and coordinates, {n} and {axes}, got one of"
+            f" {len(start.dual)} and {start.atoms.positions.shape[1]}."
+        )
+
+
 class _Dual:
     """The dual in units of 1/λ; u is s, times y for classes, so that it is positive there."""
 
     def __init__(self, objective):
-        if not isinstance(objective, Objective):
-            raise ValueError(
-                "The minimum is known of an hkflow.Objective alone, got a"
-                f" {type(objective).__name__}."
-            )
+        check_is_of_data(objective)
         name, decay = objective.risk.name, objective.weight_decay
         if name not in CONJUGATES:
             raise ValueError(
