@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -281,6 +283,25 @@ def test_more_data_than_are_cheap_leave_it_to_the_command(monkeypatch, tmp_path)
     monkeypatch.setattr(final_margin, "MOST_ROWS", len(LINE) - 1)
     run = hkflow.run(a_problem(LINE, LABELS), output=tmp_path / "run", end=0.1)
     assert run.max_margin is None and "closer: hkflow margin" in row(run, "F₁ max-margin")
+
+
+def test_loading_the_solver_takes_no_share_of_the_seconds():
+    """Where files are slow, as on a network's disk or without compiled ones, it took all of them."""
+    lines = [
+        "import sys, hkflow, numpy",
+        "from hkflow.certificates import column_generation as generation",
+        "from hkflow.solving.final_margin import max_margin_of",
+        f"inputs, targets = {LINE}, {LABELS}",
+        "feature, risk = hkflow.FEATURES['relu'], hkflow.RISKS['logistic']",
+        "o = hkflow.Objective(feature, risk, numpy.array(inputs, float), targets)",
+        "flow = hkflow.Flow(reaction=2.0)",
+        "problem = hkflow.Problem(hkflow.circle_mesh(8), o, flow, (1, -1))",
+        "def begun(*_): print('scipy.optimize' in sys.modules)",
+        "generation.enclosed_max_margin = begun",
+        "max_margin_of(problem, None, seconds=5.0)",
+    ]
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_when_time_is_up_what_is_known_is_kept(tmp_path, monkeypatch):

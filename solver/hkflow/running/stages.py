@@ -116,7 +116,9 @@ def _bound(feature, inputs):
 
 
 def _max_margin(feature, inputs):
-    from ..certificates import column_generation  # noqa: F401  # with scipy.optimize
+    import scipy.optimize  # noqa: F401
+
+    from ..certificates import column_generation  # noqa: F401
 
     local_maxima(feature, inputs, np.ones(feature.outputs), share=0.5)
 

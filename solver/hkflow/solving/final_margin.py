@@ -57,7 +57,10 @@ def max_margin_of(
 ) -> MaxMargin:
     """The max-margin over the domain of a problem: see enclosed_max_margin; on fixed features one
     linear programme, which needs no start."""
-    # loads scipy.optimize, which most runs do without
+    # which most runs do without; where files are slow it takes seconds to load, which are none of
+    # those of the search
+    import scipy.optimize  # noqa: F401
+
     from ..certificates.column_generation import enclosed_max_margin, max_margin_of_atoms
 
     objective, signs = problem.objective, problem.output_signs
