@@ -286,7 +286,7 @@ def test_more_data_than_are_cheap_leave_it_to_the_command(monkeypatch, tmp_path)
 
 
 def test_loading_the_solver_takes_no_share_of_the_seconds():
-    """Where files are slow, as on a network's disk or without compiled ones, it took all of them."""
+    """Where files are slow, as on a network's disk, it took all of them."""
     lines = [
         "import sys, hkflow, numpy",
         "from hkflow.certificates import column_generation as generation",

@@ -3,6 +3,8 @@ csv."""
 
 import csv
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -436,6 +438,21 @@ def test_refusals_are_sentences_and_write_nothing(runs, tmp_path, monkeypatch):
     with pytest.raises(hkflow.CaseError, match=r"pip install 'hkflow\[xarray\]'"):
         hkflow.export(runs("circle"), "csv", "netcdf", output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["vtk", "netcdf", "csv"])
+def test_a_full_disk_is_a_sentence(runs, tmp_path, name):
+    """HDF5 crashed at the end of the process, after a traceback."""
+    if name == "netcdf":
+        pytest.importorskip("xarray")
+    starve = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (900, 900))"
+    code = f"{starve}; from hkflow.app.cli import main; main()"
+    words = ("export", runs("circle").path, f"--{name}", "--output", tmp_path / "out")
+    command = [sys.executable, "-c", code, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and not done.stdout, done.stderr
+    assert "the export cannot be written" in done.stderr and done.stderr.count("\n") == 1
+    assert not list((tmp_path / "out").glob(".*"))
 
 
 def test_paths_are_told_as_they_are_given(runs, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -99,13 +100,19 @@ def to_xarray(run: ResultLike) -> Any:
 
 
 def write_netcdf(path: str | Path, run: ResultLike) -> None:
-    """Write to_xarray(run) as netCDF-4."""
-    data = to_xarray(run)
+    """Write to_xarray(run) as netCDF-4, made in memory: HDF5 crashes at the end of a process whose
+    disk was full."""
+    import h5netcdf
+    from xarray.backends import H5NetCDFStore
+
+    data, image = to_xarray(run), BytesIO()
     for name, variable in data.variables.items():
         variable.encoding = (
             PACKED if name in STATE_ARRAYS and variable.ndim > 1 else {"_FillValue": None}
         )
-    data.to_netcdf(path, engine="h5netcdf")
+    with h5netcdf.File(image, "w") as file:
+        data.dump_to_store(H5NetCDFStore(file))
+    Path(path).write_bytes(image.getvalue())
 
 
 def _angles(run):

@@ -18,11 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from ..errors import RunFolderError
-from ..files.writing import write_whole
+from ..files.writing import write_hdf5
 from ..geometry.transfer import corner_table
 from ..solving.result import Result
 from .shown import density_of, is_normalised
@@ -75,14 +74,13 @@ def write_vtkhdf(stem: Path, run: Result) -> list[Path]:
     paths = []
     for name, fill in parts:
         paths.append(stem.with_name(f"{stem.name}{name}.vtkhdf"))
-        write_whole(paths[-1], partial(_write, fill))
+        write_hdf5(paths[-1], partial(_write, fill))
     return paths
 
 
-def _write(fill, path):
-    """A file that a function fills."""
-    with h5py.File(path, "w") as file:
-        fill(_Series(file.create_group("VTKHDF")))
+def _write(fill, file):
+    """A group of a file that a function fills."""
+    fill(_Series(file.create_group("VTKHDF")))
 
 
 def _cells(run, mesh, density, normalised, series):
