@@ -54,6 +54,11 @@ MANY = {
         1e6,
     ),
     "saves": ({"time.saves": 200_000}, "there are 200000 saves", 2e5),
+    "longer": (
+        {"time.saves": 20_000, "method": {"max_step": 1e-7}},
+        "none is longer than 1e-07",
+        1e7,
+    ),
 }
 
 
@@ -65,7 +70,8 @@ def test_many_steps_are_told_once_with_the_remedy(tmp_path, capsys, name):
     said = capsys.readouterr().err
     assert said.count("At the pace") == 1 and why in said, said
     assert name in said.split("What makes them fewer:")[1]
-    assert "method.kind = 'particles'" in said and "an earlier time.end" in said
+    of_all = "method.kind = 'particles'" in said, "an earlier time.end" in said
+    assert of_all == (name != "saves",) * 2  # every method steps from save to save
     foreseen = float(re.search(r"takes about (\S+) of them", said)[1])
     assert 0.5 * count <= foreseen < 30.0 * count
 
@@ -92,7 +98,7 @@ def test_noise_is_a_reason_where_there_is_noise(noise):
     case, problem = hkflow.check(CASE, **changes)
     method = build_method(problem, case)
     clock = SimpleNamespace(dt=1e-3, limits=[1.0, 1.0], implicit=False)
-    why, remedies = forecast._reason(method, clock, 2)
+    why, remedies = forecast._reason(method, clock, 2, 1e6)
     assert ("noise comes every" in why) == (noise > 0.0)
     assert ("a longer method.noise_interval" in remedies) == (noise > 0.0)
 

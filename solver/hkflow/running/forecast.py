@@ -31,6 +31,8 @@ from .check import build_method
 from .progress import say
 
 MANY_STEPS = 1e5
+MOST_BETWEEN = 4.0  # steps from save to save, where these are what keeps steps short
+FEWER_SAVES = ["fewer time.saves"]
 INEXACT = 1e-8  # of a kernel: what its series may leave out and nothing is said
 FIRST_LOOK = 64  # steps, after which a forecast is made, and after twice as many, and so on
 LAST_LOOK = 2**13
@@ -118,29 +120,31 @@ class Forecast(Observer):
         return sorted(self.durations)[(len(self.durations) - 1) // 2]
 
     def _in_words(self, method, clock, step):
-        """What is foreseen, why, and the remedies."""
-        why, remedies = _reason(method, clock, self.saves)
-        best = kind_of(method.problem, "auto")
-        if type(method) is not method_class(best):
-            remedies = [f"method.kind = '{best}'", *remedies]
-        data = getattr(method.problem.objective, "data", None) or method.problem.objective
-        largest = np.abs(data.targets).max(initial=0.0)
-        if largest > LARGE and not data.risk.classifies:
-            remedies = [f"targets divided by their size, {largest:.0e}", *remedies]
+        """What is foreseen, why, and the remedies: where saves are the reason, these alone."""
+        why, remedies = _reason(method, clock, self.saves, self.steps)
+        if remedies != FEWER_SAVES:
+            best = kind_of(method.problem, "auto")
+            if type(method) is not method_class(best):
+                remedies = [f"method.kind = '{best}'", *remedies]
+            data = getattr(method.problem.objective, "data", None) or method.problem.objective
+            largest = np.abs(data.targets).max(initial=0.0)
+            if largest > LARGE and not data.risk.classifies:
+                remedies = [f"targets divided by their size, {largest:.0e}", *remedies]
+            remedies = [*remedies, "an earlier time.end"]
         return (
             f"At the pace of its first {step} steps, to t = {clock.time:.3g}, the run takes about"
             f" {self.steps:.0e} of them to t = {self.end:g}: {why}. What makes them fewer:"
-            f" {'; '.join([*remedies, 'an earlier time.end'])}."
+            f" {'; '.join(remedies)}."
         )
 
 
-def _reason(method, clock, saves):
-    """What keeps the last step short, in words, and keys that make it longer."""
+def _reason(method, clock, saves, steps):
+    """What keeps the last of so many steps short, in words, and keys that make it longer."""
     dt, limit = clock.dt, clock.limits[clock.implicit]
     mesh = method.problem.mesh
     interval = getattr(method, "interval", np.inf) if method.flow.noise else np.inf
-    if saves > MANY_STEPS / 10.0:
-        return f"there are {saves} saves", ["fewer time.saves"]
+    if saves > steps / MOST_BETWEEN:
+        return f"there are {saves} saves", FEWER_SAVES
     if dt > 0.99 * method.max_step:
         return f"none is longer than {method.max_step:g}", ["a longer method.max_step"]
     if dt > 0.99 * interval:
