@@ -239,6 +239,19 @@ def test_a_wrong_order_is_seen(write, tmp_path, here):
     assert result.complete and not result.as_expected and "FAILS: order of L¹" in markdown(result)
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('[[sweep]]\nmethod.limiter = ["first-order"]', "Orders are not as expected."),
+        ("[[sweep]]\nmethod.max_step = [1.0, 1e-300]", "3 of 6 runs failed. Orders are not as"),
+    ],
+)
+def test_a_quiet_study_that_ends_with_code_1_says_why(write, tmp_path, here, more, said):
+    folder = tmp_path / "out"
+    out, err = hk("study", write(REFINED + more), "--output", folder, "--quiet", code=1)
+    assert not out and said in err and err.endswith(f" {folder / 'table.md'} says more.\n")
+
+
 def test_the_finest_and_a_reference_of_another_method(write, tmp_path, here):
     teacher = ROOT / "cases" / "verification" / "teacher-circle.toml"
     text = f'case = "{teacher}"\n[set]\ntime.end = 0.3\n[refine]\ndomain.cells = [32, 64, 128]\n'

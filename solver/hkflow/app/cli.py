@@ -625,7 +625,14 @@ def study(
     if result.signal:
         typer.echo("Interrupted; the same command goes on from here.", err=True)
         sys.exit(128 + result.signal)
-    sys.exit(0 if result.complete and result.as_expected else 1)
+    fine = result.complete and result.as_expected
+    if quiet and not fine:
+        lost = sum(not one.finished or bool(one.problem) for one in result.outcomes)
+        failed = f"{lost} of {len(result.outcomes)} runs failed." if lost else ""
+        missed = "" if result.as_expected else "Orders are not as expected."
+        said = " ".join(filter(None, (failed, missed)))
+        typer.echo(f"{said} {result.folder / 'table.md'} says more.", err=True)
+    sys.exit(0 if fine else 1)
 
 
 @app.command()
