@@ -74,6 +74,17 @@ def test_other_files_change_nothing_and_old_code_goes(package, monkeypatch):
     }  # fmt: skip
 
 
+def test_what_is_kept_now_stays_where_the_clock_was_set_back(package, monkeypatch):
+    """It looked older than all others, was removed by every process, and compiled by every one."""
+    monkeypatch.setattr(compiled, "HERE", package)
+    monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(package.parent / "kept"))
+    for k in range(compiled.KEPT):
+        (package.parent / "kept" / f"{compiled.PREFIX}{k}").mkdir(parents=True)
+        os.utime(package.parent / "kept" / f"{compiled.PREFIX}{k}", (4e9 + k, 4e9 + k))
+    now = compiled.kept_code.__wrapped__()
+    assert now.is_dir() and len(list(now.parent.iterdir())) == compiled.KEPT
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="says where the user's cache folder is")
 def test_without_a_place_code_is_kept_for_the_user_or_not_at_all(package, tmp_path):
     """A package that cannot be written, and a home that can, or cannot either."""

@@ -111,8 +111,9 @@ def kept_code() -> Path | None:
         except OSError:
             continue
         with suppress(OSError):
-            others = sorted(place.glob(f"{PREFIX}*"), key=os.path.getmtime)
-            for old in others[:-KEPT]:
+            # by a clock that was set back, this one may look older than all others
+            others = sorted({*place.glob(f"{PREFIX}*")} - {folder}, key=os.path.getmtime)
+            for old in others[: 1 - KEPT]:
                 shutil.rmtree(old, ignore_errors=True)
         return folder
     return None
