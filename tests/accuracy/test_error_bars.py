@@ -1013,3 +1013,35 @@ def test_saves_that_cut_the_steps_of_a_grid_leave_bars_of_its_steps(transport):
         bar = bars[name]
         assert (one[1:] > 1e-9).all() and (one[1:] < bar[1:]).all()
         assert bar[-1] < 30.0 * one[-1]
+
+
+def squared_relu():
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((6, 2)), rng.standard_normal(6)
+    return hkflow.Objective(hkflow.FEATURES["squared-relu"], hkflow.RISKS["square"], x, y)
+
+
+@pytest.mark.parametrize(
+    "energy, rates, mass, end, saves",
+    [  # its steps grow as fast as they may, by two tolerances alike: bars were a fifth of the error
+        (squared_relu(), (1.0, 2.0, 0.5), 1e-6, 0.2, 3),
+        (squared_relu(), (1.0, 2.0, 0.5), 1e-6, 0.2, 5),
+        # splitting, whose error no tolerance governs: bars were a fifth and a tenth
+        (hkflow.Sum(hkflow.External("-x"), axes=2), (1.0, 2.0, 0.5), 1.0, 0.05, 2),
+        (hkflow.Sum(hkflow.External("-x"), axes=2), (0.3, 0.0, 2.0), 1e-6, 3.0, 9),
+    ],
+)
+def test_few_steps_of_a_grid_that_spreads_are_in_its_bars(energy, rates, mass, end, saves):
+    alpha, beta, sigma = rates
+    start = np.full((1, 256), mass / (2.0 * np.pi))
+    flow = hkflow.Flow(alpha, beta, noise=sigma)
+    problem = hkflow.Problem(hkflow.circle_mesh(256), energy, flow, initial=start)
+    run = hkflow.solve(problem, end, saves, stepper="muscl-hancock")
+    short = hkflow.solve(problem, end, saves, stepper="muscl-hancock", max_step=end / 2000)
+    bars = hkflow.error_bars(run)
+    assert "steps a quarter as long" in bars.companions[-1]
+    found, wanted = (quantities(one, bars.normalised) for one in (run, short))
+    for name in bars:
+        error, bar = rms(found[name] - wanted[name])[1:], bars.bars[name].time[1:]
+        assert (error < bars[name][1:] + 1e-11).all()
+        assert (bar < 100.0 * error + 1e-11).all()

@@ -47,15 +47,15 @@ MeshOf = Callable[[Meshes, int], Mesh]
 class Companion:
     """A run to be made: problem, options of its method, the width of its cells or the distance of
     its points (see `dim_of_errors`) in units of those of the run itself, what it is in words, how
-    many steps it may take, and, if its steps are to be half as long as those of the run at most,
-    the times of the run's records and the numbers of their steps."""
+    many steps it may take, and, if its steps are to be shorter than those of another run, the times
+    of that run's records and so many times the numbers of their steps."""
 
     problem: Problem
     options: dict
     width: float
     words: str
     most: float = np.inf
-    halves: tuple[Floats, Floats] | None = None
+    shorter: tuple[Floats, Floats] | None = None
 
     @property
     def orders(self) -> tuple[float, float]:
@@ -179,17 +179,21 @@ def with_tolerance(companion: Companion, factor: float, few: bool = False) -> li
     return [replace(companion, options=options, words=words)]
 
 
-def with_half_steps(companion: Companion, factor: float, run: Result) -> list[Companion]:
-    """It with another tolerance and steps at most half as long as those of a run, if a tolerance
-    governs its steps.
+def with_shorter_steps(
+    companion: Companion, factor: float, run: Result, parts: int
+) -> list[Companion]:
+    """It with another tolerance and steps at most one of so many parts, 2 or 4, of those of a run,
+    if a tolerance governs its steps.
 
     Errors of implicit steps are relative to what J exchanges in the time in which it acts. Before
     that, as from large weights, predictions change by a small part of it, and steps are those
-    between saves, or twice the last one, whatever the tolerance.
+    between saves, or twice the last one, whatever the tolerance; and so are those of grids that
+    saves, or cells, cut.
     """
     times, steps = (np.asarray(run.records.get(name, ()), float) for name in ("time", "step"))
+    share = {2: "half", 4: "a quarter"}[parts]
     return [
-        replace(one, words=f"{one.words} and steps half as long", halves=(times, steps))
+        replace(one, words=f"{one.words} and steps {share} as long", shorter=(times, parts * steps))
         for one in with_tolerance(companion, factor)
     ]
 
@@ -293,21 +297,23 @@ def solved(companion: Companion, times: Floats) -> Solution | None:
         )
         watch = memory, lambda state: state.step > companion.most
         loop = Loop(made, times, watch, GUARDS, record_interval=np.inf)
+        if companion.shorter:
+            loop.control.keep_below(_longest_step(*companion.shorter, 0.0))
         for _ in loop.steps():
-            if companion.halves:
-                loop.control.keep_below(_half_of_step(*companion.halves, loop.clock.time))
+            if companion.shorter:
+                loop.control.keep_below(_longest_step(*companion.shorter, loop.clock.time))
     except EXPECTED:
         return None
     return memory.solution(made, loop.finished) if loop.finished else None
 
 
-def _half_of_step(times, steps, now):
-    """Half the step that a run takes at a time, by the times of its records and the numbers of
-    their steps; inf if these are not known."""
+def _longest_step(times, steps, now):
+    """The step at a time, by the times of records and the numbers of their steps; inf if these are
+    not known."""
     if len(times) < 2:
         return np.inf
     k = min(max(int(np.searchsorted(times, now, side="right")), 1), len(times) - 1)
-    return 0.5 * float(times[k] - times[k - 1]) / max(float(steps[k] - steps[k - 1]), 1.0)
+    return float(times[k] - times[k - 1]) / max(float(steps[k] - steps[k - 1]), 1.0)
 
 
 def orders_of(problem: Problem, method: str, options: Mapping[str, Any]) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from .companion import (
     order_of_points,
     solved,
     steps_over_kinks,
+    with_shorter_steps,
     with_tolerance,
 )
 from .error_bars import Bar, ErrorBars
@@ -43,7 +44,10 @@ EXACT, LOST = "no error in space", "a companion of it, {}, did not reach its end
 FEWER_STEPS = 0.7
 TIGHTER_THAN_OWN = (0.1, 0.001)  # tolerances that tell them where it takes more
 FAR_TIGHTER = 0.01  # times the tighter tolerance, where that leaves the steps as they are
-CUT = 2  # saves cut the steps of a grid that takes at most so many from save to save
+# of grids that spread, where steps are few, from save to save or in all: saves and cells cut them,
+# or they grow as fast as they may. Others of so many parts of them tell, at the tolerance at which
+# a step of second order has their length
+CUT, FEW, PARTS = 2, 64, 4
 
 Watch = Callable[[int, int], None]
 
@@ -70,9 +74,10 @@ def error_bars(
     cells on 1/16 and 1/64, or for random points four parts of 1/16; see `estimate`. Errors in time:
     the smallest of them, or the same on about 150 cells or points, with a tighter tolerance; where
     there is none the run itself with a looser one, or a tighter one if that changes nothing; of
-    points under smooth margins a tighter one with steps half as long. A grid without noise is
-    besides compared with characteristics or particles, which are computed in another way; of smooth
-    margins these alone tell errors in space.
+    points under smooth margins a tighter one with steps half as long; of grids with noise or
+    entropy that take few steps one with steps a quarter as long. A grid without noise is besides
+    compared with characteristics or particles, which are computed in another way; of smooth margins
+    these alone tell errors in space.
 
     problem : what was solved, if the run does not begin at t = 0 with its first save
     independent : whether to compute by another method, too
@@ -127,7 +132,7 @@ def companions_of(
     plan = planned(run, problem, times, independent, mesh_of)
     if isinstance(plan, str):
         return []
-    wanted = [companion for companion in plan.wanted if companion.halves is None]
+    wanted = [companion for companion in plan.wanted if companion.shorter is None]
     made = (solved(companion, times[plan.saves]) for companion in wanted)
     return [one for one in made if one is not None]
 
@@ -142,16 +147,17 @@ def _told_in_time(run, plan, made):
     if plan.pair[0] is plan.own and plan.ratio > 1.0 and not brownian:
         return _told_by_tighter(run, plan, made)
     if second is None:  # it took far more steps than the run, as of networks at kinks
-        return _told_by(LOOSER, run, plan, made)
+        return _told_by_tolerance(LOOSER, run, plan, made)
     if first is None:
         return plan
     steps, tighter = first.end["steps"], second.end["steps"]
     if plan.own.options["kind"] == "grid":  # whose cells keep steps short, if saves do not
-        cut = plan.own.problem.spreads and steps <= CUT * (len(plan.saves) - 1)
-        same = cut and FEWER_STEPS * tighter < steps
-    else:
-        same = steps == tighter
-    return _told_by(FAR_TIGHTER * plan.ratio, run, plan, made) if same else plan
+        if plan.own.problem.spreads and steps <= max(CUT * (len(plan.saves) - 1), FEW):
+            shorter = with_shorter_steps(plan.pair[0], PARTS**-2, first, PARTS)
+            return _told_by(PARTS**-2, shorter, run, plan, made)
+    elif steps == tighter:
+        return _told_by_tolerance(FAR_TIGHTER * plan.ratio, run, plan, made)
+    return plan
 
 
 def _told_by_tighter(run, plan, made):
@@ -163,16 +169,22 @@ def _told_by_tighter(run, plan, made):
     if looser is None or looser.end["steps"] <= FEWER_STEPS * steps:
         return plan
     for ratio in TIGHTER_THAN_OWN:
-        before, plan = plan, _told_by(ratio, run, plan, made)
+        before, plan = plan, _told_by_tolerance(ratio, run, plan, made)
         if plan is before or made[plan.pair[1]].end["steps"] > steps:
             break
     return plan
 
 
-def _told_by(ratio, run, plan, made):
+def _told_by_tolerance(ratio, run, plan, made):
     """The plan, in which a tolerance `ratio` times that of the first of the pair tells errors in
     time; as it is if its run fails."""
-    for one in with_tolerance(plan.pair[0], ratio):
+    return _told_by(ratio, with_tolerance(plan.pair[0], ratio), run, plan, made)
+
+
+def _told_by(ratio, others, run, plan, made):
+    """The plan, in which the first of these companions that is made tells errors in time; ratio :
+    of its tolerance and that of the first of the pair."""
+    for one in others:
         if (solution := solved(one, run.time[plan.saves])) is not None:
             made[one] = solution
             return replace(plan, pair=[plan.pair[0], one], ratio=ratio)

@@ -26,7 +26,7 @@ from .companion import (
     options_of,
     other_method,
     thinned,
-    with_half_steps,
+    with_shorter_steps,
     with_tolerance,
 )
 from .error_bars import ErrorBars
@@ -246,7 +246,7 @@ def _pair(run, own, fewer, wait, end):
         first, ratio = own, TIGHTER[False] if LONGER * wait > end else LOOSER
     if first is own and wait == 0.0 and _steps_implicitly(own):
         ratio = TIGHTER[False]
-        others = with_half_steps(own, ratio, run)
+        others = with_shorter_steps(own, ratio, run, 2)
     else:
         others = with_tolerance(first, ratio, few=FEW_INTERVALS * wait > end)
     return ([first, *others] if others else []), ratio
@@ -313,7 +313,7 @@ def times_fit(one: Solution, times: Floats, saves: Integers) -> bool:
 def found_among(companion: Companion, known: Sequence[Solution]) -> Solution | None:
     """The run among those that are known that a companion is, or None."""
     wanted = companion.options
-    if companion.halves:
+    if companion.shorter:
         return None
     fits = (one for one in known if options_of(one) == wanted and _same_start(companion, one))
     return next(fits, None)
