@@ -5,6 +5,7 @@ from dataclasses import replace
 import h5py
 import numpy as np
 import pytest
+from conftest import hypersphere_of
 from scipy.integrate import solve_ivp
 
 import hkflow
@@ -12,6 +13,7 @@ from hkflow.accuracy import companion, companions, plan
 from hkflow.accuracy.estimate import FACTOR, FAR, of_difference, rms
 from hkflow.accuracy.quantities import quantities
 from hkflow.analysis.summary import summary
+from hkflow.geometry.sphere import normalize
 from hkflow.methods.choice import make_method
 from hkflow.methods.grid.steppers.muscl_hancock import MusclHancock
 from hkflow.plots.records import objective_of
@@ -384,6 +386,68 @@ def test_another_method_is_asked_where_it_takes_less_than_the_run(monkeypatch, c
     own = companion.Companion(on_sphere, {"kind": "grid"}, 1.0, "")
     kind, found = plan._another(own, plan._counts(own))
     assert found == points and (kind == "characteristics") == bool(points)
+
+
+ATTRACTION = (
+    hkflow.Interaction("linear", strength=-0.8),
+    hkflow.Interaction("quadratic", strength=-1.3),
+)
+
+
+@pytest.mark.parametrize(
+    ("dim", "terms", "cells", "points"),
+    [
+        (3, (), 840, []),
+        (3, (), 2760, [840, 120]),
+        (3, (), 6480, [840, 120]),
+        (3, (), 100200, [840, 120]),
+        (3, ATTRACTION, 120, []),
+        (3, ATTRACTION, 840, [840, 120]),
+        (2, (), 642, []),
+        (2, ATTRACTION, 642, [162, 42]),
+    ],
+)
+def test_another_method_has_points_enough_and_is_asked_of_interactions(
+    monkeypatch, dim, terms, cells, points
+):
+    """Of meshes of S³ with at most 300 cells there is but one, so that no grid of fewer than 53,760
+    had another method."""
+    domain = hkflow.Domain(dim)
+    energy = hkflow.Sum(hkflow.External("-theta1"), *terms, axes=dim + 1)
+    problem = hkflow.Problem(domain.mesh({2: 42, 3: 120}[dim]), energy, hkflow.Flow(1.0))
+    monkeypatch.setattr(plan, "count_of", lambda problem: cells)
+    own = companion.Companion(problem, {"kind": "grid"}, 1.0, "")
+    assert plan._another(own, plan._counts(own)) == ("particles" if points else "", points)
+
+
+@pytest.mark.parametrize(
+    ("mesh_of", "cells"),
+    [(hypersphere_of, 2760), (hypersphere_of, 840), (hkflow.Domain(2).mesh, 642)],
+)
+def test_another_method_tells_what_cells_hold(mesh_of, cells):
+    """Masses that attract each other gather in cells, which hold them: bars of meshes alone were
+    down to a seventh of the error."""
+    mesh = mesh_of(cells)
+    pull = hkflow.External("-0.1*theta1 - 0.4*theta2 + 0.8*theta3")
+    centre = normalize(np.array([0.0, 0.6, 0.6, -0.5])[: mesh.dim + 1])
+
+    def density(points, sign=1.0):
+        return np.exp(1.5 * points @ centre) / 5.0
+
+    problem = hkflow.Problem(
+        mesh,
+        hkflow.Sum(pull, *ATTRACTION, axes=mesh.dim + 1),
+        hkflow.Flow(1.0),
+        initial=density(mesh.centers)[None],
+        density=density,
+    )
+    run, truth = (hkflow.solve(problem, 1.7, 3, kind=kind) for kind in ("grid", "particles"))
+    moments = (np.array([one.atoms_at(k).moment() for k in (1, 2)]) for one in (run, truth))
+    error = rms(np.subtract(*moments))
+    alone, both = (hkflow.error_bars(run, companions) for companions in ("own", "all"))
+    assert alone["moment"][-1] < 0.8 * error[-1]
+    assert (error <= both["moment"][1:]).all()
+    assert (both["moment"][1:] < 1.3 * error).all()
 
 
 def test_data_with_kinks_have_them_in_a_sum_of_energies_too():

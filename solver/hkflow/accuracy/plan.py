@@ -37,8 +37,8 @@ TIMED = 150  # points or cells of the pair that tells errors in time, where ther
 # cells of the coarsest companion, for features with a kink, whose orders are close, and without
 MANY = {True: 40, False: 150}
 # so many cells' centres at most start the independent method: on the circle all, where their
-# sums are cheap, and of smooth margins; else 1/PART of them, but up to the second number anyway.
-# Elsewhere a grid of fewer cells than the third takes no longer than that
+# sums are cheap, and of smooth margins; else 1/PART of them, but up to the second number anyway,
+# or the first two meshes. Elsewhere a grid of fewer cells than the third takes no longer than that
 INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER, PART = 1000, 300, 1000, 64
 # by how much the tolerance of one companion is tighter, of grids and of points, whose steps may be
 # those between saves; or looser, where there is none with fewer points, and of the coarser mesh of
@@ -271,10 +271,16 @@ def _another(own, counts, slow=False):
         kind = other_method(problem)
     if not kind:
         return "", []
-    cells = count_of(problem)
+    cells, meshes = count_of(problem), problem.domain.meshes
+    most = min(cells, INDEPENDENT)
     if not (problem.domain.ordered or slow):
-        cells = max(cells // PART, INDEPENDENT_ANYWAY) if cells >= WORTH_ANOTHER else 0
-    found = [n for n in (count_of(problem), *counts) if n <= min(cells, INDEPENDENT)][:2]
+        # cells hold mass that attracts itself: what they leave falls with no order
+        if cells < WORTH_ANOTHER and not getattr(problem.objective, "interactions", ()):
+            return "", []
+        most = min(max(cells // PART, INDEPENDENT_ANYWAY), most)
+    found = [n for n in (cells, *counts) if n <= most][:2]
+    if len(found) < 2 and meshes.first <= cells:  # on S³, where meshes are few
+        found = [n for n in (meshes.first, meshes.coarser(meshes.first)) if n]
     return (kind, found) if len(found) > 1 else ("", [])
 
 
