@@ -40,3 +40,18 @@ def test_few_atoms_of_many_dimensions_need_no_square_of_these():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4.0 * atoms.positions.nbytes
+
+
+def test_main_axes_point_to_the_side_with_more_mass():
+    """Of a grid and of particles of one flow they pointed to opposite sides."""
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        positions = rng.normal([1.0, 0.5, 0.0, -0.3], 0.6, (50, 4))
+        positions /= np.linalg.norm(positions, axis=1, keepdims=True)
+        mirrored = hkflow.PointMeasure(-positions)
+        for atoms in (hkflow.PointMeasure(positions), mirrored):
+            axes, _ = main_axes(atoms)
+            assert (atoms.moment() @ axes > 0.0).all()
+        even = hkflow.PointMeasure(np.concatenate([positions, -positions]))
+        axes, _ = main_axes(even)
+        assert (axes.max(axis=0) >= np.abs(axes).max(axis=0)).all()

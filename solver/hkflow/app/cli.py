@@ -736,7 +736,7 @@ def export(
         bool,
         typer.Option(
             "--vtk",
-            help="NAME.vtkhdf, all saves for ParaView: cells or particles on circle or S²; of"
+            help="NAME.vtkhdf, all saves for ParaView: cells or particles on circle, S² or S³; of"
             " characteristics cells, and NAME-captured.vtkhdf",
         ),
     ] = False,

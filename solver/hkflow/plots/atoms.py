@@ -40,7 +40,11 @@ def draw_atoms(ax: Axes, atoms: PointMeasure, signs: Collection[float]) -> None:
 
 def main_axes(atoms: PointMeasure) -> tuple[Floats, Floats]:
     """The two main axes of ∫θθᵀ dν, (p, 2), and their shares of its trace, (2,); an axis is 0 where
-    there is none. Of fewer atoms than dimensions their products tell them."""
+    there is none. Of fewer atoms than dimensions their products tell them.
+
+    They point to the side with more mass, or their largest coordinate is positive: measures that
+    are close to each other are not drawn as mirror images.
+    """
     rows = np.sqrt(atoms.weights)[:, None] * atoms.positions
     few = len(rows) < rows.shape[1]
     if few:
@@ -50,4 +54,7 @@ def main_axes(atoms: PointMeasure) -> tuple[Floats, Floats]:
     if few:
         there = values > 1e-14 * total
         axes = np.where(there, rows @ axes / np.sqrt(np.where(there, values, 1.0)), 0.0)
-    return axes, values / (total or 1.0)
+    side = atoms.weights @ atoms.positions @ axes
+    largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None], axis=0)[0]
+    side = np.where(np.abs(side) > 1e-9 * atoms.mass, side, largest)
+    return np.where(side < 0.0, -axes, axes), values / (total or 1.0)
