@@ -110,6 +110,15 @@ def test_two_meshes_tell_no_order():
     assert found.bar == pytest.approx(WIDE * rms(values[0] - values[1]) / 3.0)
 
 
+def test_two_results_that_agree_by_chance_at_a_save_have_the_bar_beside():
+    """Of 840 points on S³ a bar was a seventeenth of the error."""
+    values = on_meshes(2.0, (1.0, 2.0))
+    values[1][2] = values[0][2]
+    error = rms(values[0] - TRUTH)
+    for own in (extrapolated, points):
+        assert (own(values, (1.0, 2.0), SMOOTH).bar > error).all()
+
+
 def test_equal_results_have_no_error():
     found = extrapolated([TRUTH] * 3, (1.0, 2.0, 4.0), SMOOTH)
     assert not found.bar.any() and found.verdict == "companions agree"

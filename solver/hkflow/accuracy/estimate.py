@@ -55,7 +55,8 @@ def extrapolated(
     first = rms(values[0] - values[1])
     low, high = band
     if len(values) == 2:
-        return Spread(WIDE * first * _share(widths, high), np.nan, "one companion tells no order")
+        bar = beside(first, rms(values[0])) * _share(widths, high)
+        return Spread(WIDE * bar, np.nan, "one companion tells no order")
     second = rms(values[1] - values[2])
     found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
     order = float(np.clip(found, low, high)) if found == found else high
