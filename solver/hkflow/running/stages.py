@@ -62,7 +62,7 @@ def order_for(
         if proves and seeks_max_margin(problem):
             of_margins.append(MAX_MARGIN)
         stages[1:1] = of_margins
-    if kind != "grid" and BOUND not in stages and bounds_every_gap(problem):
+    if BOUND not in stages and bounds_every_gap(problem):
         stages.append(BOUND)  # for the summary
     return feature.name, axes, stages if is_built_in(feature) else []
 
