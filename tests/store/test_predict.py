@@ -135,12 +135,14 @@ def test_error_bars_stand_beside_predictions(run):
     bar = Bar(np.array([0.0, 0.02]), np.array([0.0, 0.01]))
     found.__dict__["errors"] = hkflow.ErrorBars(found.time, {"predictions": bar})
     made = predicted(found, read_rows(found, run.path.parent / "train.csv"))
-    assert made["error"] == pytest.approx(np.full(30, 0.03))
+    sizes = np.hypot(1.0, np.linalg.norm(run.inputs, axis=1))  # the bias is 1
+    sizes = np.maximum(1.0, sizes / np.sqrt(np.mean(sizes**2)))
+    assert made["error"] == pytest.approx(0.03 * sizes)
     wide = Bar(np.array([0.0, 0.5]), np.array([0.0, 0.1]))  # of rows that are not fitted
     bars = {"predictions": bar, "test_predictions": wide}
     found.__dict__["errors"] = hkflow.ErrorBars(found.time, bars)
     made = predicted(found, read_rows(found, run.path.parent / "train.csv"))
-    assert made["error"] == pytest.approx(np.full(30, 0.6))
+    assert made["error"] == pytest.approx(0.6 * sizes)
     assert "error" not in predicted(run, read_rows(run, run.path.parent / "train.csv"))
 
 

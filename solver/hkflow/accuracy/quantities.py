@@ -93,18 +93,31 @@ def bars_at(run: Result, inputs: Floats) -> Floats:
     """Error bars of h at inputs (n, dim), without bias, for the last save of a run that has bars of
     its predictions, (n,):
 
-        max(the bars on the data and on the test data, stretch · |h(x) − h_nearby(x)|)
+        max(size · (the bars on the data and on the test data), stretch · |h(x) − h_nearby(x)|)
 
     |·| is the root mean square over outputs, nearby the companion of `ErrorBars`; h is in units of
-    the mass where the bars are. Data that are fitted have smaller errors than other inputs, by
-    orders of magnitude where inputs are as many as data.
+    the mass where the bars are. size is |x|^degree over that of the data, 1 at least, of features
+    that are homogeneous in x, bias included: so grow h and its error, while its distance from
+    nearby passes 0 somewhere. Data that are fitted have smaller errors than other inputs, by orders
+    of magnitude where inputs are as many as data.
     """
     bars, feature = run.errors, run.problem.objective.feature
     there = filter(bars.bars.__contains__, ("predictions", "test_predictions"))
-    least = max(bars[name][-1] for name in there)
-    if bars.nearby is None:
-        return np.full(len(inputs), least)
     full = with_bias(inputs) if run.bias else inputs
+    least = max(bars[name][-1] for name in there) * _sizes(run, full)
+    if bars.nearby is None:
+        return least
     measures = run.atoms_at(-1, bars.normalised), bars.nearby
     own, other = (predictions_of(feature, atoms, full) for atoms in measures)
     return np.maximum(bars.stretch * rms((own - other).reshape(len(inputs), -1)), least)
+
+
+def _sizes(run, inputs):
+    """How much larger h may be at inputs (n, p), bias included, than on the data, (n,)."""
+    feature, data = run.problem.objective.feature, run.problem.objective.inputs
+    degree = 1 if feature.joint else feature.degree
+    if degree is None or not data.any():
+        return np.ones(len(inputs))
+    with np.errstate(over="ignore"):
+        middle = np.hypot.reduce(data, axis=None) / np.sqrt(len(data))
+        return np.maximum(1.0, np.hypot.reduce(inputs, axis=1) / middle) ** degree
