@@ -536,8 +536,8 @@ def test_bars_grow_with_rows_as_errors_do(tmp_path, activation, degree):
     run = hkflow.run(case, output=tmp_path / "run")
     angles = np.linspace(0.0, 2.0 * np.pi, 200)
     circle = 3.0 * np.column_stack([np.cos(angles), np.sin(angles)])
-    for far in (circle, 100.0 * circle):
-        size = (np.linalg.norm(far[0]) / np.sqrt(np.mean(np.sum(x**2, axis=1)))) ** degree
+    for far in (circle, 100.0 * circle, 10.0 ** (200 // degree) * circle):
+        size = (np.hypot(*far[0]) / np.sqrt(np.mean(np.sum(x**2, axis=1)))) ** degree
         assert size > 1.0
         assert bars_at(run, far).min() >= (1.0 - 1e-12) * size * run.errors["predictions"][-1]
 

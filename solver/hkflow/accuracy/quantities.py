@@ -10,7 +10,6 @@ from ..objectives.data import with_bias
 from ..solving.predicting import predictions_at, predictions_of, unscaled
 from ..solving.registry import are_per_mass
 from ..solving.result import Result
-from .estimate import rms
 
 LARGE = 200.0  # log mass beyond which numbers are those of ν/|ν|
 
@@ -109,7 +108,9 @@ def bars_at(run: Result, inputs: Floats) -> Floats:
         return least
     measures = run.atoms_at(-1, bars.normalised), bars.nearby
     own, other = (predictions_of(feature, atoms, full) for atoms in measures)
-    return np.maximum(bars.stretch * rms((own - other).reshape(len(inputs), -1)), least)
+    apart = (own - other).reshape(len(inputs), -1)
+    far = np.hypot.reduce(apart, axis=1, initial=0.0) / np.sqrt(apart.shape[1])  # no square is inf
+    return np.maximum(bars.stretch * far, least)
 
 
 def _sizes(run, inputs):
