@@ -28,6 +28,7 @@ PARTS = (
     "steps",
     "studies",
     "growth",
+    "kernel_machines",
 )
 PACKAGES = ("hkflow", "numpy", "numba", "torch", "jax", "ducc0", "PyMPDATA", "py-pde", "clawpack")
 BUSY = 15.0  # percent of the machine that others may use while two threads are measured

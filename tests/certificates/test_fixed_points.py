@@ -7,6 +7,7 @@ from scipy.special import softmax
 
 from hkflow.certificates import fixed_points
 from hkflow.certificates.fixed_points import (
+    _by_pivots,
     l1_margin,
     l2_margin,
     least_distance,
@@ -14,6 +15,7 @@ from hkflow.certificates.fixed_points import (
     nonnegative,
     projected_ascent_bound,
 )
+from hkflow.certificates.kernel_machine import arc_cosine_kernel
 from hkflow.errors import HkflowError
 
 MARGINS = [l1_margin, l2_margin]
@@ -193,6 +195,55 @@ def test_least_distance_meets_its_optimality_conditions(rng):
         slack = G @ (lam @ G) - h
         assert (lam >= 0.0).all() and slack.min() >= -1e-12 and np.abs(lam * slack).max() <= 1e-12
     assert (least_distance(np.eye(3), -np.ones(3)) == 0.0).all()
+
+
+def many(kind, n=300):
+    """Half-spaces that are nearly all active, a third of them, and of which some are others' sums
+    or copies; in one order, a triangle first."""
+    rng = np.random.default_rng(3)
+    G, h = rng.normal(size=(n, 2 * n)), np.ones(n)
+    if kind == "uneven":
+        h = 1.0 + 0.7 * rng.normal(size=n)
+    if kind == "twins":
+        G[n // 2 :] = G[: n - n // 2]
+        G = np.linalg.qr(G[: n // 2].T, mode="r").T[np.arange(n) % (n // 2)]
+    return G, h
+
+
+@pytest.mark.parametrize("kind", ["even", "uneven", "twins"])
+def test_many_active_half_spaces_are_found_by_pivots(kind, monkeypatch):
+    """To the optimality conditions, and the point of nonnegative least squares."""
+    G, h = many(kind)
+    R = G.T if kind == "twins" else np.linalg.qr(G.T, mode="r")
+    assert _by_pivots(R, h) is not None
+    p = least_distance(G, h)
+    lam = p * (h @ p) / np.sum((p @ G) ** 2)
+    slack = G @ (lam @ G) - h
+    assert lam.min() >= 0.0 and slack.min() >= -1e-12 and np.abs(lam * slack).max() < 1e-12
+    monkeypatch.setattr(fixed_points, "_by_pivots", lambda R, h: None)
+    other = least_distance(G, h)
+    assert (lam @ G) == pytest.approx(other * (h @ other) / np.sum((other @ G) ** 2) @ G, abs=1e-9)
+
+
+def test_what_pivots_do_not_find_least_squares_do(monkeypatch):
+    """Few half-spaces are active, data coincide, there is no triangle, or rounding hides them."""
+    rng = np.random.default_rng(5)
+    x = np.column_stack([rng.normal(size=(300, 2)), np.ones(300)])
+    few = np.linalg.cholesky(arc_cosine_kernel(x, x, 1)) * np.sign(x[:, :1])
+    asked = []
+
+    def seen(R, h, honest=_by_pivots):
+        asked.append(honest(R, h))
+        return asked[-1]
+
+    monkeypatch.setattr(fixed_points, "_by_pivots", seen)
+    near = many("even")[0]
+    near[1] = near[0] * (1.0 + 1e-15)
+    for G in few, near, rng.normal(size=(300, 20)) + 3.0:
+        p = least_distance(G, np.ones(300))
+        lam = p / np.sum((p @ G) ** 2)
+        assert lam.min() >= 0.0 and (G @ (lam @ G)).min() > 1.0 - 1e-6
+    assert asked == [None] * 3
 
 
 def test_nonnegative_least_squares_where_columns_depend_on_each_other():

@@ -21,6 +21,11 @@ SHARP = 1e3  # max |z| as the solver gets it: its tolerances are absolute, and s
 HIDDEN = 0.5  # of a positive bound: a gap that tolerances leave where rows differ much in size
 OUT_OF_TIME = 1  # a status of linprog
 UNMET = 1e-9  # of |column| |b|: a larger slope breaks an optimality condition of least squares
+# half-spaces, from which on those that are active are found by pivots, if at most this share has a
+# negative multiplier where all are active; and in how many rounds those that are wrong may be no
+# fewer
+MANY, NEGATIVE, TRIES = 256, 0.33, 3
+EPS = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +133,50 @@ def least_distance(G: Floats, h: Floats) -> Floats:
     s = np.max(h / np.maximum(lengths, FLAT * lengths.max() or 1.0))
     if s <= 0.0:
         return np.zeros(n)
-    u = nonnegative(np.vstack([R, h / s]), np.append(np.zeros(len(R)), 1.0))
+    u = _by_pivots(R, h) if n >= MANY else None
+    if u is None:
+        u = nonnegative(np.vstack([R, h / s]), np.append(np.zeros(len(R)), 1.0))
     return u / u.sum()
+
+
+def _by_pivots(R, h):
+    """The u ≥ 0 with w = RᵀRu − h ≥ 0 and u·w = 0, where most u are positive: those that are active
+    and negative, and those that are not and whose w is, change places again and again. None if this
+    does not end.
+
+    R : (k, n), whose first k columns are a triangle; the others depend on them, and stay 0
+    Source: Portugal, Júdice & Vicente 1994; Kim & Park 2011.
+    """
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular  # slow to load
+
+    k, n = R.shape
+    first, able = R[:, :k], np.arange(n) < k
+    pivots = np.abs(np.diagonal(first))
+    if k > n or first[-1, :-1].any() or pivots.min() <= n * EPS * pivots.max():
+        return None  # no triangle, or one of data that nearly coincide
+    u, fast = np.zeros(n), {"check_finite": False}
+    u[:k] = solve_triangular(first, solve_triangular(first, h[:k], trans="T", **fast), **fast)
+    if np.count_nonzero(u < 0.0) > NEGATIVE * n:
+        return None
+    M, active, fewest, tries = R.T @ R, u > 0.0, n, TRIES
+    sizes = np.abs(M)
+    while True:
+        some, u = np.flatnonzero(active), np.zeros(n)
+        try:
+            factor = cho_factor(M[np.ix_(some, some)], lower=True)
+        except LinAlgError:
+            return None
+        u[some] = cho_solve(factor, h[some])
+        u[some] += cho_solve(factor, (h - M @ u)[some])
+        w, rounding = M @ u - h, 10.0 * EPS * (sizes @ np.abs(u))
+        wrong = able & np.where(active, u < 0.0, w < -rounding)
+        count = np.count_nonzero(wrong)
+        if count == 0:
+            return u if (w >= -rounding).all() else None
+        if count >= fewest and (tries := tries - 1) < 0:
+            return None
+        fewest = min(count, fewest)
+        active ^= wrong
 
 
 def nonnegative(A: Floats, b: Floats) -> Floats:

@@ -193,9 +193,10 @@ def kernel_margin(K: Floats, y: Floats) -> KernelMachine:
     if not np.isin(y, (-1.0, 1.0)).all():
         raise ValueError("A margin needs labels +1 or -1.")
     size = np.sqrt(np.linalg.norm(K)) or 1.0
-    z = y[:, None] * _root(K) / size
-    p = least_distance(z, np.ones(len(z)))
-    nearest = p @ z
+    root, order = _root(K)
+    z, p = y[order, None] * root / size, np.empty(len(y))
+    p[order] = least_distance(z, np.ones(len(z)))
+    nearest = p[order] @ z
     upper = float(np.linalg.norm(nearest))
     lower = float(np.min(z @ nearest)) / max(upper, np.finfo(float).tiny)
     if upper <= np.sqrt(len(z) * EPS):
@@ -290,22 +291,22 @@ def _checked(K, y):
 
 
 def _root(K):
-    """A matrix (n_data, rank of K) of which the rows have the products K up to its rounding, by
-    Cholesky's method with pivots; HkflowError for a K that is not positive semidefinite."""
+    """A matrix (n_data, rank of K), 0 above its diagonal, of which the rows have the products K up
+    to its rounding, and the data (n_data,) of its rows, by Cholesky's method with pivots;
+    HkflowError for a K that is not positive semidefinite."""
     from scipy.linalg.lapack import dpstrf  # slow to load
 
     K = 0.5 * (K + K.T)
     triangle, order, rank, _ = dpstrf(K, lower=1)
-    root = np.zeros((len(K), rank))
-    root[order - 1] = np.tril(triangle)[:, :rank]
-    rest = order[rank:] - 1
-    left = np.abs(K[np.ix_(rest, rest)] - root[rest] @ root[rest].T).max(initial=0.0)
+    root, order = np.tril(triangle)[:, :rank], order - 1
+    rest = order[rank:]
+    left = np.abs(K[np.ix_(rest, rest)] - root[rank:] @ root[rank:].T).max(initial=0.0)
     if left > 100.0 * len(K) * EPS * np.linalg.norm(K):
         raise HkflowError(
             f"A kernel matrix has no negative eigenvalues; {left} of this one, of size"
             f" {np.abs(K).max()}, is no product of vectors."
         )
-    return root
+    return root, order
 
 
 def _spectrum(K):
