@@ -22,7 +22,7 @@ from hkflow.certificates import f2_max_margin, tangent_max_margin
 from hkflow.plots import PAGE
 
 STUDIES = ("twohom/thm12",)
-MINUTES = {"quick": 0.5, "paper": 18}
+MINUTES = {"quick": 0.5, "paper": 12}
 FRESH, WIDTH, DIM, BITS = 5000, 1000, 20, 2
 NAMES = ("network", "f2", "tangent", "network margin", "f2 margin", "tangent margin")
 GAMMA = np.sqrt(2.0) / (4.0 * np.sqrt(DIM))
@@ -189,9 +189,11 @@ def draw(data):
     axes[0].legend(loc="center right", bbox_to_anchor=(1.0, 0.68))
     for value, label in ((GAMMA, "γ = √2/(4√d)"), (GAMMA / 16.0, "γ/32 per squared norm")):
         axes[1].axhline(value, color="black", linestyle="--", linewidth=0.8)
-        place, side = (data["n"][-1], "right") if value == GAMMA else (data["n"][0], "left")
+        place, side, up = (
+            (data["n"][-1], "right", 2) if value == GAMMA else (data["n"][0], "left", -8)
+        )
         axes[1].annotate(
-            label, (place, value), (0, 2), "data", "offset points", fontsize=7, ha=side
+            label, (place, value), (0, up), "data", "offset points", fontsize=7, ha=side
         )
     axes[1].set(yscale="log", ylabel="margin (network: per |ν|)")
     return figure
