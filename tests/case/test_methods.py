@@ -335,6 +335,9 @@ def test_an_accuracy_in_an_override_takes_the_places_of_what_it_chooses(case, ki
             for both in asked | also, also | asked:
                 with pytest.raises(hkflow.CaseError, match="leave one|give one"):
                     load_case(path, both)
+    for none in {"method.accuracy": None}, {"method": {"kind": kind, "accuracy": None}}:
+        found = load_case(path, none).case
+        assert (found.domain.cells, found.method.tolerance) == (24, 1e-5)
 
 
 @pytest.mark.parametrize("dim", [3, 10])

@@ -74,3 +74,12 @@ def test_sibling_a_dual_value_that_is_too_large_is_noticed(risk, monkeypatch):
     right = gap._dual_value
     monkeypatch.setattr(gap, "_dual_value", lambda *given: 10.0 * right(*given))
     assert not all(holds(risk, 0.3, seed) for seed in range(4))
+
+
+def test_values_near_the_largest_numbers_are_below_F_and_no_warning():
+    p = problem("square", 1e-3, 0)
+    o = p.objective
+    rest = o.inputs, 1e150 * o.targets, o.weights, o.weight_decay
+    large = hkflow.Objective(o.feature, o.risk, *rest)
+    F, most = bound(hkflow.Problem(None, large, p.flow, p.signs, p.initial))
+    assert 0.0 < most <= F * (1.0 + 1e-12) < np.inf

@@ -284,13 +284,13 @@ def _leave_to_accuracy(tables, overrides):
     """An accuracy in an override takes the places of what it chooses, unless these are overridden
     as well, which the schema refuses."""
 
-    def is_set(table, key):
+    def of(table, key):
         inner = overrides.get(table)
-        return f"{table}.{key}" in overrides or isinstance(inner, dict) and key in inner
+        return overrides.get(f"{table}.{key}", inner.get(key) if isinstance(inner, dict) else None)
 
-    if is_set("method", "accuracy"):
+    if of("method", "accuracy") is not None:
         for table, key in CHOSEN:
-            if isinstance(tables.get(table), dict) and not is_set(table, key):
+            if isinstance(tables.get(table), dict) and of(table, key) is None:
                 tables[table].pop(key, None)
 
 

@@ -71,8 +71,8 @@ def gap_of_measure(
     mean = float(own @ predictions.ravel()) + decay * mass
     with np.errstate(over="ignore", invalid="ignore"):  # a mass may be below numbers
         least = np.exp(-log_scale) * _dual_value(objective, decay / (decay - lowest) * own)
+        by_mass = mean - lowest_objective / decay * lowest
     whole = risk + decay * mass
-    by_mass = mean - lowest_objective / decay * lowest
     return float(min(by_mass, whole - least + ROUNDED * abs(whole)))
 
 
