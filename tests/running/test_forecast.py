@@ -54,6 +54,11 @@ MANY = {
         1e6,
     ),
     "saves": ({"time.saves": 200_000}, "there are 200000 saves", 2e5),
+    "method.max_step": (  # three steps from save to save, by less than that
+        {"time.saves": 200_001, "method": {"max_step": 2e-6}},
+        "none is longer than 2e-06",
+        6e5,
+    ),
     "longer": (
         {"time.saves": 20_000, "method": {"max_step": 1e-7}},
         "none is longer than 1e-07",

@@ -203,3 +203,15 @@ def test_methods_without_a_grid_tell_their_gap_to_the_minimum(kind, loss):
     assert float(dict(summary(early))["gap to minimum"].split()[2]) > 2.0 * told
     plain = hkflow.solve(a_problem(loss, initial=start), 0.5, kind=kind)
     assert "gap to minimum" not in dict(summary(plain))
+
+
+def test_the_gap_to_the_minimum_is_at_most_the_objective_where_min_J_is_one_over_cells():
+    """Of units on the joint sphere, of which no bound is known, it was 10 F."""
+    rng = np.random.default_rng(0)
+    x, labels = rng.normal(size=(10, 1)), np.resize([0.0, 1.0], 10)
+    feature, mesh = hkflow.vector_feature("relu", 2), hkflow.Domain(2).mesh(42)
+    objective = hkflow.Objective(feature, hkflow.SOFTMAX, x, labels, weight_decay=1e-3)
+    found = hkflow.solve(hkflow.Problem(mesh, objective, hkflow.Flow(1.0, 1.0)), 0.1)
+    told = float(dict(summary(found))["gap to minimum"].split()[2])
+    assert found.records["gap_bound"][-1] > 2.0 * found.records["objective"][-1]
+    assert told == pytest.approx(found.records["objective"][-1], rel=1e-3)

@@ -181,7 +181,7 @@ def _gap(run, last):
     over the sphere is found. None without."""
     problem, recorded = run.problem, np.inf
     if "gap_bound" in last:
-        recorded = np.exp(last["log_scale"]) * last["gap_bound"]
+        recorded = np.exp(last["log_scale"]) * min(last["gap_bound"], last["objective"])  # F* ≥ 0
     saved = len(run.time) > 0 and run.time[-1] == last["time"]
     found = recorded
     if saved and bounds_every_gap(problem):

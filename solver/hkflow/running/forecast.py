@@ -31,7 +31,7 @@ from .check import build_method
 from .progress import say
 
 MANY_STEPS = 1e5
-MOST_BETWEEN = 4.0  # steps from save to save, where these are what keeps steps short
+MOST_BETWEEN = 2.0  # steps from save to save, where these are what keeps steps short
 FEWER_SAVES = ["fewer time.saves"]
 INEXACT = 1e-8  # of a kernel: what its series may leave out and nothing is said
 FIRST_LOOK = 64  # steps, after which a forecast is made, and after twice as many, and so on
@@ -145,7 +145,7 @@ def _reason(method, clock, saves, steps):
     interval = getattr(method, "interval", np.inf) if method.flow.noise else np.inf
     if saves > steps / MOST_BETWEEN:
         return f"there are {saves} saves", FEWER_SAVES
-    if dt > 0.99 * method.max_step:
+    if max(dt, min(limit, GROWN * dt)) > 0.99 * method.max_step:  # saves divide them evenly
         return f"none is longer than {method.max_step:g}", ["a longer method.max_step"]
     if dt > 0.99 * interval:
         return f"noise comes every {interval:g}", ["a longer method.noise_interval"]
