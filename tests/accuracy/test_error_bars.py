@@ -1132,3 +1132,19 @@ def test_few_steps_of_a_grid_that_spreads_are_in_its_bars(energy, rates, mass, e
         error, bar = rms(found[name] - wanted[name])[1:], bars.bars[name].time[1:]
         assert (error < bars[name][1:] + 1e-11).all()
         assert (bar < 100.0 * error + 1e-11).all()
+
+
+@pytest.mark.parametrize("end, max_step", [(1.0, 0.014), (10.0, 0.1)])
+def test_steps_of_a_grid_that_spreads_are_in_its_bars_where_max_step_keeps_them_short(
+    end, max_step
+):
+    """Two tolerances took the same ones: bars in time were 0, or down to 1e-6 of the error."""
+    start, flow = np.full((1, 64), 1.0 / (2.0 * np.pi)), hkflow.Flow(1.0, 1.0, noise=2.0)
+    problem = hkflow.Problem(hkflow.circle_mesh(64), squared_relu(), flow, initial=start)
+    run, short = (hkflow.solve(problem, end, 5, max_step=dt) for dt in (max_step, end / 2000))
+    bars = hkflow.error_bars(run)
+    assert run.end["steps"] > 64
+    found, wanted = (quantities(one, bars.normalised) for one in (run, short))
+    for name in bars:
+        error, bar = rms(found[name] - wanted[name])[1:], bars.bars[name].time[1:]
+        assert (0.2 * error < bar + 1e-11).all()

@@ -46,7 +46,7 @@ TIGHTER_THAN_OWN = (0.1, 0.001)  # tolerances that tell them where it takes more
 FAR_TIGHTER = 0.01  # times the tighter tolerance, where that leaves the steps as they are
 # of grids that spread, where steps are few, from save to save or in all: saves and cells cut them,
 # or they grow as fast as they may. Others of so many parts of them tell, at the tolerance at which
-# a step of second order has their length
+# a step of second order has their length; and so of more that another tolerance hardly changes
 CUT, FEW, PARTS = 2, 64, 4
 
 Watch = Callable[[int, int], None]
@@ -75,9 +75,9 @@ def error_bars(
     the smallest of them, or the same on about 150 cells or points, with a tighter tolerance; where
     there is none the run itself with a looser one, or a tighter one if that changes nothing; of
     points under smooth margins a tighter one with steps half as long; of grids with noise or
-    entropy that take few steps one with steps a quarter as long. A grid without noise is besides
-    compared with characteristics or particles, which are computed in another way; of smooth margins
-    these alone tell errors in space.
+    entropy that take few steps, or as many with another tolerance, one with steps a quarter as
+    long. A grid without noise is besides compared with characteristics or particles, which are
+    computed in another way; of smooth margins these alone tell errors in space.
 
     problem : what was solved, if the run does not begin at t = 0 with its first save
     independent : whether to compute by another method, too
@@ -152,7 +152,8 @@ def _told_in_time(run, plan, made):
         return plan
     steps, tighter = first.end["steps"], second.end["steps"]
     if plan.own.options["kind"] == "grid":  # whose cells keep steps short, if saves do not
-        if plan.own.problem.spreads and steps <= max(CUT * (len(plan.saves) - 1), FEW):
+        few = steps <= max(CUT * (len(plan.saves) - 1), FEW)
+        if plan.own.problem.spreads and (few or FEWER_STEPS * tighter < steps):
             shorter = with_shorter_steps(plan.pair[0], PARTS**-2, first, PARTS)
             return _told_by(PARTS**-2, shorter, run, plan, made)
     elif steps == tighter:
