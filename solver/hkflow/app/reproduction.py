@@ -20,7 +20,6 @@ import inspect
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -33,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..compilation import processor_time
 from ..errors import CaseError, HkflowError, unknown_name
 from ..files.reading import open_hdf5, read_arrays
 from ..files.writing import write_arrays, write_hdf5, write_json, write_whole
@@ -71,7 +71,8 @@ class Work:
 
     scale : "quick" or "paper";  folder : of this figure at this scale;  workers : runs at a time;
         watch : as for hkflow.study
-    seconds : that all of it took on one core, whenever it was computed
+    seconds : of processor time, without compiling, that runs and what is kept took, whenever they
+        were computed
     """
 
     def __init__(
@@ -135,10 +136,10 @@ class Work:
         ).hexdigest()[:12]
         path = self.folder / "once" / f"{function.__name__}-{digest}.h5"
         if not path.exists():
-            started = time.monotonic()
+            started = processor_time()
             arrays = function(**arguments)
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_hdf5(path, lambda file: self._fill(file, arrays, time.monotonic() - started))
+            write_hdf5(path, lambda file: self._fill(file, arrays, processor_time() - started))
         with open_hdf5(path) as file:
             self.seconds += float(file.attrs["seconds"]) if path not in self._counted else 0.0
             self._counted.add(path)
