@@ -15,7 +15,7 @@ from hkflow.certificates.fixed_points import (
     nonnegative,
     projected_ascent_bound,
 )
-from hkflow.certificates.kernel_machine import arc_cosine_kernel
+from hkflow.certificates.kernel_machine import arc_cosine_kernel, kernel_margin
 from hkflow.errors import HkflowError
 
 MARGINS = [l1_margin, l2_margin]
@@ -244,6 +244,9 @@ def test_what_pivots_do_not_find_least_squares_do(monkeypatch):
         lam = p / np.sum((p @ G) ** 2)
         assert lam.min() >= 0.0 and (G @ (lam @ G)).min() > 1.0 - 1e-6
     assert asked == [None] * 3
+    assert kernel_margin(np.zeros((300, 300)), np.ones(300)).value == 0.0
+    assert kernel_margin(x @ x.T, np.ones(300)).value > 0.0
+    assert asked == [None] * 5
 
 
 def test_nonnegative_least_squares_where_columns_depend_on_each_other():

@@ -150,9 +150,11 @@ def _by_pivots(R, h):
     from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular  # slow to load
 
     k, n = R.shape
+    if not n <= 2 * k <= 2 * n:
+        return None  # where most depend on others few are positive
     first, able = R[:, :k], np.arange(n) < k
     pivots = np.abs(np.diagonal(first))
-    if k > n or first[-1, :-1].any() or pivots.min() <= n * EPS * pivots.max():
+    if first[-1, :-1].any() or pivots.min() <= n * EPS * pivots.max():
         return None  # no triangle, or one of data that nearly coincide
     u, fast = np.zeros(n), {"check_finite": False}
     u[:k] = solve_triangular(first, solve_triangular(first, h[:k], trans="T", **fast), **fast)
