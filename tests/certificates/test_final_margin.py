@@ -208,6 +208,8 @@ def test_a_margin_of_zero_is_said_and_no_interval(inputs, targets, feature, sign
     assert text.startswith("0: weights on rows " if signs == SIGNED else "at most 0: weights on")
     assert f"{rows[-2]} and {rows[-1]} of the data" in text and text.endswith(" above 1e-11")
     assert not has_margins(run) and "[" not in text and "of γ" not in row(run, "margin/mass")
+    run.records["margin"][-1] = -0.0
+    assert row(run, "margin/mass").split()[0] == "0"
     theta = hkflow.quasi_uniform(1000, problem.dim)
     values = (found.dual * problem.objective.targets) @ problem.objective.feature.matrix(
         theta, problem.objective.inputs

@@ -211,7 +211,7 @@ def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
     proved of γ; last : its last records."""
     if "margin" not in last:
         return []
-    found, margin = run.max_margin, f"{last['margin']:.6g}{_bar(run, 'margin')}"
+    found, margin = run.max_margin, f"{last['margin']:z.6g}{_bar(run, 'margin')}"
     if found is not None and found.is_positive:
         clock = "t" if run.flow.time_variable == "time" else "γ̃"
         margin += f" of {gamma_text(found)}: {_reached(run)} at {clock} = {last['time']:.6g}"
