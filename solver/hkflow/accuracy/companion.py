@@ -47,8 +47,8 @@ MeshOf = Callable[[Meshes, int], Mesh]
 class Companion:
     """A run to be made: problem, options of its method, the width of its cells or the distance of
     its points (see `dim_of_errors`) in units of those of the run itself, what it is in words, how
-    many steps it may take, and, if its steps are to be shorter than those of another run, the times
-    of that run's records and so many times the numbers of their steps."""
+    many steps it may take, and, if its steps are to be at most 1/parts as long as those of another
+    run, the times of that run's records and the numbers of their steps times parts."""
 
     problem: Problem
     options: dict
@@ -182,7 +182,7 @@ def with_tolerance(companion: Companion, factor: float, few: bool = False) -> li
 def with_shorter_steps(
     companion: Companion, factor: float, run: Result, parts: int
 ) -> list[Companion]:
-    """It with another tolerance and steps at most one of so many parts, 2 or 4, of those of a run,
+    """It with another tolerance and steps at most 1/parts as long as those of a run, parts 2 or 4,
     if a tolerance governs its steps.
 
     Errors of implicit steps are relative to what J exchanges in the time in which it acts. Before

@@ -71,13 +71,20 @@ def error_bars(
     """Estimate how far a finished run is from the flow that it computes, by companions of it.
 
     Errors in space: the same on 1/4 and 1/16 of the cells or points (on S³ 1/8 and 1/64), of many
-    cells on 1/16 and 1/64, or for random points four parts of 1/16; see `estimate`. Errors in time:
-    the smallest of them, or the same on about 150 cells or points, with a tighter tolerance; where
-    there is none the run itself with a looser one, or a tighter one if that changes nothing; of
-    points under smooth margins a tighter one with steps half as long; of grids with noise or
-    entropy that take few steps, or as many with another tolerance, one with steps a quarter as
-    long. A grid without noise is besides compared with characteristics or particles, which are
-    computed in another way; of smooth margins these alone tell errors in space.
+    cells on 1/16 and 1/64, or for random points four parts of 1/16; see `estimate`. A grid without
+    noise is besides compared with characteristics or particles, which are computed in another way;
+    of smooth margins these alone tell errors in space.
+
+    Errors in time, by another tolerance:
+
+        usually                           a tighter one for the smallest of those in space, or for
+                                          the same on about 150 cells or points
+        none is smaller                   a looser one for the run itself, or a tighter one if that
+                                          changes nothing
+        points under smooth margins       a tighter one, with steps half as long
+        grids with noise or entropy that  a tighter one, with steps a quarter as long
+        take few steps, or hardly more
+        with a tighter tolerance
 
     problem : what was solved, if the run does not begin at t = 0 with its first save
     independent : whether to compute by another method, too

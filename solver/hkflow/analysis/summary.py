@@ -179,14 +179,13 @@ def _last_records(run):
 def _gap(run, last):
     """A bound of F − F* at the end: of grids their record, and that of the last save where min J
     over the sphere is found. None without."""
-    problem, recorded = run.problem, np.inf
+    gap = np.inf
     if "gap_bound" in last:
-        recorded = np.exp(last["log_scale"]) * min(last["gap_bound"], last["objective"])  # F* ≥ 0
+        gap = np.exp(last["log_scale"]) * min(last["gap_bound"], last["objective"])  # F* ≥ 0
     saved = len(run.time) > 0 and run.time[-1] == last["time"]
-    found = recorded
-    if saved and bounds_every_gap(problem):
-        found = min(found, _gap_at_end(run))
-    return found if found < np.inf else None
+    if saved and bounds_every_gap(run.problem):
+        gap = min(gap, _gap_at_end(run))
+    return gap if gap < np.inf else None
 
 
 def _gap_at_end(run):

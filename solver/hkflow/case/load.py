@@ -284,13 +284,13 @@ def _leave_to_accuracy(tables, overrides):
     """An accuracy in an override takes the places of what it chooses, unless these are overridden
     as well, which the schema refuses."""
 
-    def of(table, key):
+    def given(table, key):
         inner = overrides.get(table)
         return overrides.get(f"{table}.{key}", inner.get(key) if isinstance(inner, dict) else None)
 
-    if of("method", "accuracy") is not None:
+    if given("method", "accuracy") is not None:
         for table, key in CHOSEN:
-            if isinstance(tables.get(table), dict) and of(table, key) is None:
+            if isinstance(tables.get(table), dict) and given(table, key) is None:
                 tables[table].pop(key, None)
 
 

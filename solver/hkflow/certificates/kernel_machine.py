@@ -194,9 +194,10 @@ def kernel_margin(K: Floats, y: Floats) -> KernelMachine:
         raise ValueError("A margin needs labels +1 or -1.")
     size = np.sqrt(np.linalg.norm(K)) or 1.0
     root, order = _root(K)
-    z, p = y[order, None] * root / size, np.empty(len(y))
-    p[order] = least_distance(z, np.ones(len(z)))
-    nearest = p[order] @ z
+    z = y[order, None] * root / size  # a triangle, by which least_distance is fast
+    multipliers, p = least_distance(z, np.ones(len(z))), np.empty(len(z))
+    p[order] = multipliers
+    nearest = multipliers @ z
     upper = float(np.linalg.norm(nearest))
     lower = float(np.min(z @ nearest)) / max(upper, np.finfo(float).tiny)
     if upper <= np.sqrt(len(z) * EPS):
