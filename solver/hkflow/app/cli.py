@@ -625,9 +625,9 @@ def study(
     if result.signal:
         typer.echo("Interrupted; the same command goes on from here.", err=True)
         sys.exit(128 + result.signal)
-    fine = result.complete and result.as_expected
+    lost = len(result.failed)
+    fine = not lost and result.as_expected
     if quiet and not fine:
-        lost = sum(not one.finished or bool(one.problem) for one in result.outcomes)
         failed = f"{lost} of {len(result.outcomes)} runs failed." if lost else ""
         missed = "" if result.as_expected else "Orders are not as expected."
         said = " ".join(filter(None, (failed, missed)))

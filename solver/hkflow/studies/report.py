@@ -147,7 +147,7 @@ def notes(result: "StudyResult") -> list[str]:
         text += f"; root mean square of {repeats} runs ± its standard error" if repeats > 1 else ""
         lines.append(text + ". Orders with their 95 % confidence intervals.")
     unknown = [name for name in result.study.table.errors or () if name not in result.names]
-    if any(o.finished and not o.problem for o in result.outcomes):
+    if len(result.failed) < len(result.outcomes):
         lines += [f"No run has this error: {_described_error(name)}." for name in unknown]
     groups = in_words(result.study.groups)
     for group, name, fit, low, high, holds in result.verdicts():
@@ -157,8 +157,7 @@ def notes(result: "StudyResult") -> list[str]:
             f"{'Holds' if holds else 'FAILS'}: order of {TITLES[name]}{place} {order}, expected"
             f" {low:g} to {high:g}."
         )
-    failed = [o for o in result.outcomes if not o.finished or o.problem]
-    for outcome in failed:
+    for outcome in result.failed:
         what = outcome.problem and f"Not measured: {outcome.problem}." or outcome.status
         lines.append(f"{described(outcome.member.changes)}: {what}")
     return lines

@@ -41,7 +41,7 @@ class Outcome:
     problem : the sentence why its errors could not be measured, or ""
     """
 
-    member: object
+    member: Member
     folder: Path
     finished: bool
     status: str
@@ -65,7 +65,7 @@ class StudyResult:
 
     study: Study
     folder: Path
-    outcomes: list
+    outcomes: list[Outcome]
     against: str
     names: list
     h: Floats | None
@@ -79,9 +79,14 @@ class StudyResult:
         return markdown(self)
 
     @property
+    def failed(self) -> list[Outcome]:
+        """The outcomes of members that did not finish or could not be measured."""
+        return [outcome for outcome in self.outcomes if not outcome.finished or outcome.problem]
+
+    @property
     def complete(self) -> bool:
         """Whether every member finished and could be measured."""
-        return all(outcome.finished and not outcome.problem for outcome in self.outcomes)
+        return not self.failed
 
     def of(self, group: int, level: int) -> list[Outcome]:
         """The outcomes of all repeats at one place."""
