@@ -146,3 +146,16 @@ def test_names_may_be_as_long_as_the_disk_allows(tmp_path, name):
     """The name of the temporary file was longer."""
     write_page(tmp_path / name, "text", "page")
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path):
+    """Hidden files of killed commands stayed for ever, such as `.overview.png.7.tmp`."""
+    page = tmp_path / "a[1].html"
+    names = {".a[1].html.7.tmp": True, ".a[1].html.8.tmp": False, ".a1.html.7.tmp": True}
+    for name, old in names.items():
+        (tmp_path / name).write_text("half")
+        if old:
+            before = (tmp_path / name).stat().st_mtime - 2.0 * writing.ABANDONED
+            os.utime(tmp_path / name, (before, before))
+    write_page(page, "text", "page")
+    assert {path.name for path in tmp_path.iterdir()} == {page.name, *list(names)[1:]}

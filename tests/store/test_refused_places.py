@@ -13,6 +13,7 @@ from test_run_folder import CASE
 
 import hkflow
 from hkflow.files import writing
+from hkflow.store.run_folder import unwritten
 
 
 @pytest.fixture
@@ -30,6 +31,7 @@ def read_only(tmp_path, monkeypatch):
     monkeypatch.setattr("hkflow.store.export.write_whole", refuse)
     monkeypatch.setattr("hkflow.store.run_folder.FileLock.acquire", refuse)
     monkeypatch.setattr(writing, "write_whole", refuse)
+    monkeypatch.setattr(writing, "_write_whole", refuse)
     return tmp_path
 
 
@@ -139,3 +141,21 @@ def test_numbers_of_threads_that_numba_reads_are_taken(monkeypatch, threads):
     monkeypatch.setenv("NUMBA_NUM_THREADS", threads)
     _, err = hk_alone("info", "none", code=2)
     assert err == "none: no run here. Wanted a run folder or a results.h5.\n"
+
+
+def test_what_cannot_be_saved_is_said_with_a_remedy_that_is_there(tmp_path, monkeypatch):
+    """A run without a save, and one whose folder was moved away, were to be resumed where nothing
+    was."""
+    case, run = tmp_path / "small.toml", tmp_path / "run"
+    case.write_text(CASE)
+
+    def refuse(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(writing, "sync", refuse)
+        with pytest.raises(hkflow.RunFolderError, match="Nothing was saved: .* run the case again"):
+            hkflow.run(case, run)
+
+    gone = unwritten(tmp_path / "moved", FileNotFoundError(errno.ENOENT, "gone"))
+    assert "continues the run from where it is now" in str(gone)

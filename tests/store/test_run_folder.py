@@ -20,6 +20,7 @@ from conftest import ROOT
 import hkflow
 from hkflow.files.writing import checksum
 from hkflow.running import beside
+from hkflow.running.error_bars import keep
 from hkflow.solving.observer import Observer
 from hkflow.solving.state import LoopState
 from hkflow.store import run as store_run
@@ -653,6 +654,14 @@ def test_no_link_is_written_through(case, tmp_path, name):
         with pytest.raises(hkflow.RunFolderError, match=f"{name}: is a symbolic link"):
             change(run.path)
     assert everything(tmp_path) == before
+
+
+def test_what_killed_error_bars_left_is_removed_by_the_next_ones(case, tmp_path):
+    run = hkflow.run(case, output=tmp_path / "run")
+    for name in (".errors.h5.7.tmp", ".results.h5.8.tmp", ".mine.9.tmp"):
+        (run.path / name).write_text("half")
+    keep(run, hkflow.error_bars(run, companions="own"))
+    assert [path.name for path in run.path.glob(".*.tmp")] == [".mine.9.tmp"]
 
 
 def test_files_of_the_user_stay(case, tmp_path):

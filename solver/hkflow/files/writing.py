@@ -5,7 +5,8 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,21 +19,44 @@ from ..errors import RunFolderError
 
 # what Windows and some network drives say of a folder that is to be flushed
 UNSYNCED = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)
+ABANDONED = 600.0  # seconds without a byte after which a file on its way has no writer any more
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Make a file that is either there in full or not there: write(temporary path), flush to disk,
     rename.
 
-    A kill before the rename leaves a file `.name.NUMBER.tmp` that nobody reads. The number is
-    random: threads have one PID, and so may processes of two machines. A device or a pipe, as
-    /dev/stdout, is written into, and the file that a link points to is replaced, not the link.
+    A kill before the rename leaves a file `.name.NUMBER.tmp` that nobody reads, and the next writer
+    of the same file removes. The number is random: threads have one PID, and so may processes of
+    two machines. A device or a pipe, as /dev/stdout, is written into, and the file that a link
+    points to is replaced, not the link.
     """
+    written = _write_whole(path, write)
+    if written:
+        remove_left(written, f".{escape(written.name[:50])}.*.tmp")
+
+
+def remove_left(path: Path, pattern: str) -> None:
+    """Remove what killed writers of a file have left beside it.
+
+    A file is left if nothing was written to it for a while before `path` was, by the clock of the
+    disk alone.
+    """
+    with suppress(OSError):  # another writer may remove it, or have moved the folder
+        written = path.stat().st_mtime
+        for other in path.parent.glob(pattern):
+            if written - other.stat().st_mtime > ABANDONED:
+                other.unlink()
+
+
+def _write_whole(path, write):
+    """Do what `write_whole` does, but for what others have left; returns the path of the file, None
+    of a device."""
     if not path.name:  # as of the current folder
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not (path.is_file() or path.is_dir()):
         write(path)
-        return
+        return None
     path = path.resolve() if path.is_symlink() else path
     # a name may have 255 bytes, and a letter up to 4
     temporary = path.with_name(f".{path.name[:50]}.{int.from_bytes(os.urandom(6))}.tmp")
@@ -46,6 +70,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             error.filename = str(path)  # a full disk names none
         raise
     sync_names(path.parent)
+    return path
 
 
 def write_text(path: Path, text: str) -> None:
@@ -92,7 +117,8 @@ def write_hdf5(
         fill(file)
     # not a view: it may outlive the image where writing fails, at which Python 3.12 crashes
     content = image.getvalue()
-    write_whole(path, lambda temporary: temporary.write_bytes(content))
+    # a folder of snapshots may hold so many that to look through it takes long
+    _write_whole(path, lambda temporary: temporary.write_bytes(content))
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from glob import escape
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from matplotlib.animation import FFMpegWriter, PillowWriter
 from matplotlib.figure import Figure
 
 from ..errors import CaseError, RunFolderError
-from ..files.writing import for_user
+from ..files.writing import for_user, remove_left
 from ..solving.result import ResultLike
 from ..studies.study import StudyResult
 from .figures import for_journal, style
@@ -106,6 +107,7 @@ def _write(writer, figure, path, count, paint, watch):
                     if watch:
                         watch(k + 1, count)
             os.replace(temporary, path)
+            remove_left(path, f".{escape(path.stem[:50])}.*.tmp{path.suffix}")
         except subprocess.CalledProcessError as error:  # ffmpeg's, as of a disk that fills up
             raise OSError(
                 f"{Path(error.cmd[0]).name} ended with code {error.returncode}"

@@ -153,7 +153,8 @@ def _free(path):
 
 
 def lock(folder: Path) -> BaseFileLock:
-    """The lock that keeps two processes from writing one run.
+    """The lock that keeps two processes from writing one run; what a killed one left on its way is
+    removed.
 
     Raises RunFolderError if another process holds it, the folder cannot be locked, or a file that
     would be written is a symbolic link.
@@ -172,6 +173,8 @@ def lock(folder: Path) -> BaseFileLock:
             f"{folder}: cannot be locked against other processes ({error.strerror}). Wanted a"
             " folder that can be written, on a disk with locks."
         ) from error
+    with suppress(OSError):  # in a folder of someone else
+        remove_temporaries(folder, _is_own)
     return held
 
 
@@ -266,10 +269,19 @@ def writing(folder: str | Path) -> Iterator[None]:
 def unwritten(folder: str | Path, error: OSError) -> RunFolderError:
     """What is raised where a file of a run folder cannot be written."""
     reason = os.strerror(error.errno) if error.errno else error
-    return RunFolderError(
-        f"{folder}: cannot be written ({reason}). What was saved before is whole: make room, then"
-        f" continue with 'hkflow resume {as_typed(folder)}'."
-    )
+    if not Path(folder).is_dir():
+        remedy = "It was moved or removed: 'hkflow resume' continues the run from where it is now."
+    elif snapshot_paths(folder):
+        remedy = (
+            "What was saved before is whole: make room, then continue with 'hkflow resume"
+            f" {as_typed(folder)}'."
+        )
+    else:
+        remedy = (
+            "Nothing was saved: make room, then run the case again, with --force (in Python"
+            " force=True) if into it."
+        )
+    return RunFolderError(f"{folder}: cannot be written ({reason}). {remedy}")
 
 
 def prepare_resume(folder: str | Path) -> tuple[dict, LoopState, Path | None, float]:
@@ -307,8 +319,7 @@ def prepare_resume(folder: str | Path) -> tuple[dict, LoopState, Path | None, fl
             )
     for path in damaged:
         _set_aside(path, folder / "damaged")
-    for place in (folder, folder / "snap"):
-        remove_temporaries(place, _is_own)
+    remove_temporaries(folder / "snap", _is_own)
     for log, length in lengths.items():
         os.truncate(log, length)
     *older, last = metas
