@@ -84,7 +84,8 @@ def test_arrays_are_stored_as_h5py_stores_them(tmp_path):
 def test_sibling_datasets_with_the_time_of_writing_are_told_from_those_without(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(writing, "packed", lambda: h5py.h5p.create(h5py.h5p.DATASET_CREATE))
+    plain = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    monkeypatch.setattr(writing, "packed", lambda chunks: plain)
     with pytest.raises(AssertionError):
         test_arrays_are_stored_as_h5py_stores_them(tmp_path)
 

@@ -129,6 +129,49 @@ def test_results_file_keeps_its_contract(case, tmp_path):
         assert [file["density"].dims[k].keys() for k in range(3)] == [["time"], ["sign"], ["cell"]]
 
 
+def flipped(path, name):
+    """The bytes of an HDF5 file with one of a dataset's numbers changed."""
+    content = bytearray(path.read_bytes())
+    with h5py.File(path) as file:
+        where, layout = file[name].id, file[name].id.get_create_plist().get_layout()
+        if layout == h5py.h5d.CHUNKED:
+            start = where.get_chunk_info(0).byte_offset
+        elif layout == h5py.h5d.CONTIGUOUS:
+            start = where.get_offset()
+        else:  # in the header
+            numbers = file[name][()].tobytes()
+            start = content.index(numbers, h5py.h5o.get_info(where).addr)
+    content[start + 6] ^= 1
+    return bytes(content)
+
+
+@pytest.mark.parametrize("file", ["results.h5", "errors.h5"])
+def test_a_changed_byte_is_never_taken_for_a_number(case, tmp_path, file):
+    """Records, predictions and error bars had no checksum: a flipped bit changed them."""
+    run = hkflow.run(case, output=tmp_path / "run", domain={"cells": 64})
+    keep(run, hkflow.error_bars(run))
+    path, names = run.path / file, []
+    with h5py.File(path) as found:
+        found.visititems(
+            lambda name, one: (
+                names.append(name) if isinstance(one, h5py.Dataset) and one.size else None
+            )
+        )
+        read = [name for name in names if "CLASS" not in found[name].attrs or "time" in name]
+    whole, place = path.read_bytes(), path if file == "results.h5" else run.path
+    for name in read:
+        path.write_bytes(flipped(path, name))
+        with pytest.raises(hkflow.RunFolderError):
+            again = hkflow.load(place)
+            assert (
+                again.errors
+                and again.max_margin
+                and [again.state_at(k) for k in range(len(again.time))]
+            )
+        path.write_bytes(whole)
+    assert len(read) > 10 and hkflow.load(place).errors
+
+
 def test_the_page_names_every_array_of_the_results_file():
     """Weights, signs and all that is of test data were not there; of groups with a row of their own
     the first names do."""

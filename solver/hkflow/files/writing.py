@@ -19,6 +19,8 @@ from ..errors import RunFolderError
 
 # what Windows and some network drives say of a folder that is to be flushed
 UNSYNCED = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)
+# bytes of an array that is kept in the header of its dataset; and that share a checksum, or one row
+SMALL, LARGEST_CHUNK = 2**11, 2**24
 ABANDONED = 600.0  # seconds without a byte after which a file on its way has no writer any more
 
 
@@ -133,19 +135,34 @@ def remove_temporaries(folder: Path, is_own: Callable[[str], bool]) -> None:
             path.unlink()
 
 
-def write_arrays(group: h5py.Group, arrays: Mapping[str, Any]) -> None:
-    """Store arrays by name in an HDF5 group."""
+def write_arrays(group: h5py.Group, arrays: Mapping[str, Any], is_checked: bool = False) -> None:
+    """Store arrays by name in an HDF5 group; is_checked : as of `write_array`."""
     for name, array in arrays.items():
-        write_array(group, name, array)
+        write_array(group, name, array, is_checked)
 
 
-def write_array(group: h5py.Group, name: str, array: Any) -> h5d.DatasetID:
-    """Store an array of numbers in an HDF5 group."""
+def write_array(
+    group: h5py.Group, name: str, array: Any, is_checked: bool = False
+) -> h5d.DatasetID:
+    """Store an array of numbers in an HDF5 group.
+
+    is_checked : whether with checksums, by which whoever reads it finds that bytes were changed; in
+        a file of the versions from 1.8 on
+    """
     array = np.asarray(array, order="C")
-    made = create(group, name, array.shape, array.dtype, packed())
+    packing = packed(_chunks(array) if is_checked and array.nbytes > SMALL else ())
+    if is_checked and array.nbytes <= SMALL:
+        packing.set_layout(h5d.COMPACT)  # in the header, which has a checksum of its own
+    made = create(group, name, array.shape, array.dtype, packing)
     if array.size:
         made.write(h5s.ALL, h5s.ALL, array)
     return made
+
+
+def _chunks(array):
+    """The whole array, or as many rows as make LARGEST_CHUNK."""
+    rows = LARGEST_CHUNK * len(array) // array.nbytes
+    return (min(max(rows, 1), len(array)), *array.shape[1:])
 
 
 def create(

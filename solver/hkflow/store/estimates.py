@@ -12,7 +12,7 @@ from ..accuracy.repeats import OF_INFINITE, QUANTITIES, Repeats
 from ..arguments import Floats
 from ..files.reading import find, open_hdf5, read_arrays
 from ..files.userfiles import parse_json
-from ..files.writing import write_arrays, write_hdf5
+from ..files.writing import checksum, write_arrays, write_hdf5
 
 # what may be there, with its dimensions
 BARS: dict[str, tuple[str, ...]] = {
@@ -35,9 +35,11 @@ def write_repeats(folder: Path, found: Repeats) -> None:
 
 
 def _write(folder, name, found):
+    arrays, words = found.arrays(), found.words()
+
     def fill(file):
-        write_arrays(file, found.arrays())
-        file.attrs[name] = found.words()
+        write_arrays(file, arrays)
+        file.attrs[name], file.attrs["sha256"] = words, checksum(arrays, words)
 
     write_hdf5(folder / f"{name}.h5", fill)
 
@@ -79,5 +81,9 @@ def _read(path, name, dimensions, sizes) -> tuple[dict[str, Floats], Any] | None
         if whole:
             group = find(opened, name) if name in opened else {}
         there = {key: axes for key, axes in dimensions.items() if key in group}
-        arrays = read_arrays(group, there, sizes) if there else {}
-        return arrays, parse_json(opened.attrs[name])
+        arrays, words = read_arrays(group, there, sizes) if there else {}, opened.attrs[name]
+        # early versions did not write it; in a results.h5 it is that of other arrays
+        wanted = None if whole else opened.attrs.get("sha256")
+        if wanted is not None and checksum(arrays, words) != wanted:
+            raise ValueError(f"{name} are not what was written")
+        return arrays, parse_json(words)

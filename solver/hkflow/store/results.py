@@ -134,7 +134,10 @@ def _fill(file, run):
     )
     _attach_scales(file, [*plain, *_write_states(file, run)])
     records = file.create_group("records")
-    made = {name: write_array(records, name, array) for name, array in run.records.items()}
+    made = {
+        name: write_array(records, name, array, is_checked=True)
+        for name, array in run.records.items()
+    }
     if "time" in made:
         h5ds.set_scale(made["time"], b"time")
         for name in made.keys() - {"time"}:
@@ -142,7 +145,7 @@ def _fill(file, run):
 
 
 def _write_arrays(file, arrays):
-    write_arrays(file, arrays)
+    write_arrays(file, arrays, is_checked=True)
     for name in arrays:
         if name.startswith("max_margin/"):
             file[name].attrs["long_name"] = LABELS[name.rpartition("/")[2]]
@@ -233,8 +236,9 @@ def _write_states(file, run):
     made = {}
     for name, shape in widest.items():
         rows = max(1, min(len(run.time), CHUNK // max(8 * math.prod(shape), 8)))
-        chunks = (rows, *shape) if math.prod(shape) > 1 else ()
-        packing = packed(chunks, bool(chunks) and _is_worth_compressing(sample[name]))
+        chunks = (rows, *shape) if math.prod(shape) else ()
+        is_long = math.prod(shape) > 1
+        packing = packed(chunks, is_long and _is_worth_compressing(sample[name]))
         packing.set_fill_value(np.array(np.nan))
         made[name] = create(file, name, (len(run.time), *shape), np.dtype("f8"), packing)
     rows = max(1, BLOCK // (8 * sum(map(math.prod, widest.values())) + 1))
@@ -245,7 +249,7 @@ def _write_states(file, run):
             place.select_hyperslab((start, *[0] * (array.ndim - 1)), array.shape)
             made[name].write(h5s.create_simple(array.shape), place, array)
     if counts:
-        made["count"] = write_array(file, "count", counts)
+        made["count"] = write_array(file, "count", counts, is_checked=True)
     return list(made)
 
 
