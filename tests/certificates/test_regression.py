@@ -1,4 +1,5 @@
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -6,7 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 import hkflow
-from hkflow.certificates import regression
+from hkflow.certificates import regression, regularised
 from hkflow.certificates.regression import l1_interpolation
 from hkflow.certificates.regularised import minimise
 from hkflow.certificates.search import local_maxima
@@ -151,3 +152,57 @@ def test_a_sum_of_energies_is_refused():
     """It asked for the gradient of a feature that has one."""
     with pytest.raises(ValueError, match="of an hkflow.Objective alone, got a Sum"):
         l1_interpolation(hkflow.Sum(problem(), hkflow.External("x")), BOTH)
+
+
+def noise(n, seed=0):
+    inputs = np.random.default_rng(seed).normal(size=(n, 1))
+    targets = np.random.default_rng(seed + 1).normal(size=n)
+    return Objective(FEATURES["relu"], RISKS["square"], hkflow.with_bias(inputs), targets)
+
+
+@pytest.mark.parametrize("n", [30, 60])
+def test_targets_of_noise_take_few_steps(n, monkeypatch):
+    """Rounding kept programmes of a small λ from their end, and steps were taken to the last that
+    are allowed: 43,000 for 60 data."""
+    step, steps = regularised._Dual._step, []
+
+    def counted(*arguments):
+        steps.append(1)
+        assert len(steps) < 400
+        return step(*arguments)
+
+    monkeypatch.setattr(regularised._Dual, "_step", counted)
+    assert l1_interpolation(noise(n), BOTH).certified
+
+
+def test_a_gap_within_the_tolerance_is_certified(monkeypatch):
+    """It was not where the programmes before stayed above a tenth of the tolerance."""
+    monkeypatch.setattr(
+        regression, "minimise", lambda *given: replace(minimise(*given), certified=False)
+    )
+    found = l1_interpolation(problem(), BOTH)
+    assert found.certified and found.gap <= 1e-6
+
+
+def test_rows_of_very_different_sizes_drown_no_others():
+    """Exact numbers beside: two long rows that nearly agree decide between the short ones."""
+    A = np.vstack([np.eye(3), 2.0**40 * np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0 + 2.0**-20]])])
+    b = np.array([1.0, -2.0, 0.5, 2.0**40, 2.0**40 + 1.0])
+    np.testing.assert_allclose(
+        regularised._least_squares(A)(b), solved_in_fractions(A, b), rtol=0, atol=1e-9
+    )
+
+
+def solved_in_fractions(A, b):
+    """argmin |A x − b| by the normal equations in fractions."""
+    rows, right = [[Fraction(v) for v in row] for row in A], [Fraction(v) for v in b]
+    n = A.shape[1]
+    M = [[sum(r[i] * r[j] for r in rows) for j in range(n)] for i in range(n)]
+    v = [sum(r[i] * z for r, z in zip(rows, right, strict=True)) for i in range(n)]
+    for k in range(n):
+        for i in range(n):
+            if i != k:
+                ratio = M[i][k] / M[k][k]
+                M[i] = [x - ratio * y for x, y in zip(M[i], M[k], strict=True)]
+                v[i] -= ratio * v[k]
+    return [float(v[k] / M[k][k]) for k in range(n)]

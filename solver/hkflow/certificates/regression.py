@@ -19,6 +19,7 @@ from ..measures.point_measure import PointMeasure
 from ..objectives.losses import RISKS
 from ..objectives.objective import Objective
 from .regularised import check_is_of_data, minimise
+from .search import is_searchable
 
 SMALL = 1e-12  # λ in units of max |y| max φ: to this order the first measure misses the data
 EXACT = 1e-9  # of max |y|: data that are met as well are interpolated
@@ -82,14 +83,9 @@ def l1_interpolation(
             " with too few signs, have none."
         )
     lower, upper = float(found.dual @ y), atoms.mass
-    return LeastMass(
-        atoms,
-        found.dual,
-        lower,
-        upper,
-        residual,
-        found.certified and upper - lower <= tolerance * upper,
-    )
+    proved = is_searchable(objective.feature, objective.axes)
+    close = upper - lower <= tolerance * upper
+    return LeastMass(atoms, found.dual, lower, upper, residual, proved and close)
 
 
 def _completed(objective, signs, atoms, tolerance):

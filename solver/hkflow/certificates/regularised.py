@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import LinAlgError, solve_triangular
+from scipy.linalg import LinAlgError, qr, solve_triangular
 from scipy.special import xlog1py, xlogy
 
 from ..arguments import Floats, check_positive
@@ -22,7 +22,11 @@ from ..objectives.objective import Objective
 from ..shown import Shown, counted
 from .search import local_maxima
 
-MOST_ROUNDS, MOST_STEPS = 100, 100
+MOST_ROUNDS, MOST_STEPS = 100, 300
+# steps in which one of two near bounds has to improve, and rounds in which their gap has to halve
+LULL = 10
+# rows of a least-squares problem that are so much larger than others ask for pivots
+STEEP = 1e7
 SHARE = 0.5  # of the highest peak: lower ones wait for a later round
 FAR, ROUGH = 100.0, 1e-2  # a small λ is reached in steps of this factor, up to this relative gap
 IDLE = 0.1  # columns with G_s < 1 − IDLE and no weight are dropped
@@ -141,7 +145,7 @@ def minimise(
     upper = dual.primal(_predictions(objective, best), best.mass)
     if not upper <= (nothing := dual.primal(np.zeros(len(u)), 0.0)):
         best, upper = PointMeasure(np.zeros((0, objective.axes)), np.zeros(0), np.zeros(0)), nothing
-    gap = np.inf
+    gaps: list[float] = []
     for rounds in range(1, MOST_ROUNDS + 1):
         found = local_maxima(objective.feature, objective.inputs, dual.signed(u), signs, SHARE)
         top = max(1.0, found.bound)
@@ -151,8 +155,10 @@ def minimise(
         if upper - lower <= tolerance * upper:
             break
         new = found.values > (1.0 if len(w) else -np.inf)
-        gap, last = upper - lower, gap
-        if rounds > 2 and not new.any() and gap > 0.5 * last:
+        gaps.append(upper - lower)
+        # where the solver has come to the end of what rounding lets it tell
+        lull = 1 if not new.any() else LULL if gaps[-1] <= ROUGH * upper else MOST_ROUNDS
+        if rounds > max(2, lull) and gaps[-1] > 0.5 * gaps[-1 - lull]:
             break
         columns = _joined(columns, (found.points[new], found.signs[new]))
         u, w, active = dual.solve(
@@ -287,15 +293,20 @@ class _Dual:
         t = 1.0 - u @ Z
         slope = self.c.slope(self._resolved(u) / self.scale, self.y)
         w = max(np.abs(slope).max(), 1e-12) / (max(np.abs(Z).max(), 1e-12) * len(t) * t)
-        lowest, best = np.inf, w
-        for _ in range(MOST_STEPS):
+        w *= max(1.0, self.value(u) / w.sum())  # about the mass that is wanted, where λ is small
+        lowest, best, highest, proof, last = np.inf, w, -np.inf, u, 0
+        for steps in range(MOST_STEPS):
             u = np.maximum(self._resolved(u), least)
             upper, lower = (
                 self.primal(self.flip * (Z @ w), w.sum()),
                 self.value(u / max(1.0, np.max(u @ Z))),
             )
-            lowest, best = (upper, w) if upper < lowest else (lowest, best)
-            if _agree(lower, upper, tolerance):
+            if upper < lowest:
+                lowest, best, last = upper, w, steps
+            if lower > highest:
+                highest, proof, last = lower, u, steps
+            ends = steps - last > LULL and _agree(highest, lowest, ROUGH)
+            if ends or _agree(highest, lowest, tolerance):
                 break
             try:
                 step = self._step(Z, u, t, w)
@@ -305,7 +316,8 @@ class _Dual:
                 # rounding has taken over, as it does for nearly coinciding data
                 break
             u, t, w = step
-        astray = not _agree(lower, upper, max(tolerance, LOST))
+        u, w = proof, best
+        astray = not _agree(highest, lowest, max(tolerance, LOST))
         if astray and self.objective.risk.classifies and np.isfinite(best).all():
             u, w = self._by_barrier(Z, best, tolerance)
         return u, w, (u @ Z > 1.0 - IDLE) | (w > 1e-9 * w.sum())
@@ -374,13 +386,13 @@ class _Dual:
         d = np.sqrt(self.scale / self.c.curvature(b, self.y))
         slack, stationarity = u @ Z + t - 1.0, Z @ w - self.c.slope(b, self.y)
         root = np.sqrt(w / t)
-        # better conditioned than RᵀR
-        Q, R = np.linalg.qr(np.vstack([np.eye(len(d)), (root * (d[:, None] * Z)).T]))
+        # better conditioned than its normal equations
+        solution = _least_squares(np.vstack([np.eye(len(d)), (root * (d[:, None] * Z)).T]))
 
         def direction(complementarity):
             right = np.concatenate([-d * stationarity, (complementarity - w * slack) / (root * t)])
             try:
-                du = d * solve_triangular(R, Q.T @ right)
+                du = d * solution(right)
             except ValueError as error:  # inf or nan
                 raise LinAlgError(str(error)) from error
             dt = -slack - du @ Z
@@ -393,6 +405,20 @@ class _Dual:
         du, dt, dw = direction(w * t + dt * dw - (ahead / mu) ** 3 * mu)
         alpha = INWARD * _room(t, dt, w, dw)
         return self.scale * self.c.move(b, alpha * du / self.scale), t + alpha * dt, w + alpha * dw
+
+
+def _least_squares(A):
+    """The function b -> argmin |A x − b|, of an A (k, n) that begins with the unit matrix: by QR,
+    and where rows differ much in size with the largest first and pivots, without which rounding of
+    these drowns the others (Cox & Higham 1998)."""
+    sizes = np.abs(A).max(axis=1)
+    if not STEEP < sizes.max() < np.inf:
+        Q, R = np.linalg.qr(A)
+        return lambda b: solve_triangular(R, Q.T @ b)
+    order = np.argsort(-sizes, kind="stable")
+    Q, R, columns = qr(A[order], mode="economic", pivoting=True)
+    back = np.argsort(columns)
+    return lambda b: solve_triangular(R, Q.T @ b[order])[back]
 
 
 def _agree(lower, upper, tolerance):
