@@ -383,3 +383,12 @@ def test_several_classes_are_refused_for_what_they_are():
     o = Objective(vector_feature("relu", 3), SOFTMAX, np.eye(3), np.arange(3))
     with pytest.raises(ValueError, match="one of labels .* got units of 3"):
         f2_max_margin(o)
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e100])
+def test_kernels_whose_squares_are_beyond_numbers_have_their_margin(size):
+    """The norm of K was 0 or infinite, and the margin 0."""
+    K, y = np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([1.0, -1.0])
+    one, other = kernel_margin(K, y), kernel_margin(K * size * size, y)
+    assert other.value == pytest.approx(size * one.value, rel=1e-12, abs=0)
+    assert other.upper == pytest.approx(size * one.upper, rel=1e-12, abs=0)

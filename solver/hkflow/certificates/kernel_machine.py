@@ -192,9 +192,12 @@ def kernel_margin(K: Floats, y: Floats) -> KernelMachine:
     K, y = _checked(K, y)
     if not np.isin(y, (-1.0, 1.0)).all():
         raise ValueError("A margin needs labels +1 or -1.")
-    size = np.sqrt(np.linalg.norm(K)) or 1.0
+    unit = np.sqrt(np.abs(K).max()) or 1.0
+    K = K / unit / unit  # or the squares of its norm are beyond numbers
+    relative = np.sqrt(np.linalg.norm(K)) or 1.0
+    size = unit * relative
     root, order = _root(K)
-    z = y[order, None] * root / size  # a triangle, by which least_distance is fast
+    z = y[order, None] * root / relative  # a triangle, by which least_distance is fast
     multipliers, p = least_distance(z, np.ones(len(z))), np.empty(len(z))
     p[order] = multipliers
     nearest = multipliers @ z
