@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from multiprocessing import active_children
 
 import h5py
@@ -575,3 +576,15 @@ def test_the_command_says_how_it_went(write, tmp_path):
     _, refused = hk("study", wrong, "--output", tmp_path / "wrong", code=2)
     assert "domain.cells" in refused and "Traceback" not in refused
     assert not (tmp_path / "wrong").exists()
+
+
+def test_cases_of_one_name_are_told_apart(write, here, tmp_path):
+    """Both were "same" in tables and pictures, and what failed did not say of which case it was."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(CASE, tmp_path / folder / "same.toml")
+    path = write('case = ["a/same.toml", "b/same.toml"]\n[set]\ntime = {end = 0.5, saves = 2}\n')
+    made = study(path, tmp_path / "out")
+    assert "| a/same |" in markdown(made) and "| b/same |" in markdown(made)
+    failed = [replace(o, finished=False, status="Failed: no room") for o in made.outcomes]
+    assert "case = b/same, time.end = 0.5" in markdown(replace(made, outcomes=failed))

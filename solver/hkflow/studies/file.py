@@ -279,6 +279,8 @@ def in_words(groups: list[Values]) -> list[dict[str, str]]:
     for key in groups[0]:
         texts = {repr(group[key]): readable(group[key]) for group in groups}
         tables = {repr(group[key]): group[key] for group in groups}
+        if len(set(texts.values())) < len(texts):  # as of files of one name in several folders
+            texts = {name: str(value).removesuffix(".toml") for name, value in tables.items()}
         if len(tables) > 1 and all(isinstance(table, dict) for table in tables.values()):
             labels = full_labels_of([flat(table) for table in tables.values()])
             texts = dict(zip(tables, labels, strict=True))

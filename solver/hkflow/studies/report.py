@@ -159,7 +159,9 @@ def notes(result: "StudyResult") -> list[str]:
         )
     for outcome in result.failed:
         what = outcome.problem and f"Not measured: {outcome.problem}." or outcome.status
-        lines.append(f"{described(outcome.member.changes)}: {what}")
+        swept = groups[outcome.member.group]
+        case = {key: swept[key] for key in swept if key == "case"}
+        lines.append(f"{described(case | outcome.member.changes)}: {what}")
     return lines
 
 
