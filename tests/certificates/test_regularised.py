@@ -379,3 +379,25 @@ def test_a_tolerance_that_is_none_is_refused(tolerance):
 def test_a_start_of_other_data_is_refused(other):
     with pytest.raises(ValueError, match="as many data and coordinates, 20 and 2, got one of"):
         minimise(problem(), BOTH, start=minimise(problem(**other), BOTH))
+
+
+@pytest.mark.parametrize("risk", ["logistic", "square"])
+def test_few_data_of_many_inputs_are_searched_in_their_span(risk, monkeypatch):
+    """40 data of 3000 inputs took three minutes: all climbs were in 3000 coordinates."""
+    rng = np.random.default_rng(0)
+    few, targets = rng.normal(size=(5, 3)), np.array([1.0, -1.0, 1.0, 1.0, -1.0])
+    turn = np.linalg.qr(rng.normal(size=(60, 3)))[0]
+    objective = Objective(FEATURES["relu"], RISKS[risk], few @ turn.T, targets, None, 1e-3)
+
+    def searched(feature, inputs, *arguments):
+        assert inputs.shape[1] <= 4
+        return local_maxima(feature, inputs, *arguments)
+
+    monkeypatch.setattr(regularised, "local_maxima", searched)
+    found = minimise(objective, BOTH)
+    alone = minimise(replace(objective, inputs=few), BOTH)
+    assert found.gap <= 1e-6 and found.lower <= alone.upper and alone.lower <= found.upper
+    assert found.atoms.positions.shape[1] == 60
+    assert found.upper == pytest.approx(value_of(objective, found.atoms), rel=1e-11, abs=0)
+    again = minimise(objective, BOTH, 1e-6, found)
+    assert again.gap <= 1e-6 and again.upper == pytest.approx(found.upper, rel=2e-6, abs=0)

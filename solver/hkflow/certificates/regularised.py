@@ -20,6 +20,7 @@ from ..arguments import Floats, check_positive
 from ..measures.point_measure import PointMeasure
 from ..objectives.objective import Objective
 from ..shown import Shown, counted
+from .in_span import span_of_data
 from .search import local_maxima
 
 MOST_ROUNDS, MOST_STEPS = 100, 300
@@ -140,6 +141,11 @@ def minimise(
     """
     dual = _Dual(objective)
     _check(dual, signs, tolerance, start)
+    if span := span_of_data(objective):
+        if start is not None:
+            start = replace(start, atoms=span.coordinates(start.atoms))
+        inside = minimise(span.objective, signs, tolerance, start)
+        return _out_of_span(dual, span, inside, tolerance)
     u, columns, w = dual.start(signs, start)
     best, lower, proof = _condensed(objective, columns[0], columns[1], w), -np.inf, u
     upper = dual.primal(_predictions(objective, best), best.mass)
@@ -169,12 +175,26 @@ def minimise(
         reached = dual.primal(_predictions(objective, atoms), atoms.mass)
         if reached < upper:
             best, upper = atoms, reached
-    h, decay = _predictions(objective, best), objective.weight_decay
-    margin = objective.margin(h) / best.mass if len(best) else np.nan
     certified = bool(found.certified and upper - lower <= tolerance * upper)
-    return Minimiser(
-        best, h, dual.signed(proof), decay * lower, decay * upper, decay, margin, certified, rounds
-    )
+    return _minimiser(objective, best, dual.signed(proof), lower, upper, certified, rounds)
+
+
+def _minimiser(objective, atoms, s, lower, upper, certified, rounds):
+    """The Minimiser of bounds in units of λ."""
+    h, decay = _predictions(objective, atoms), objective.weight_decay
+    margin = objective.margin(h) / atoms.mass if len(atoms) else np.nan
+    return Minimiser(atoms, h, s, decay * lower, decay * upper, decay, margin, certified, rounds)
+
+
+def _out_of_span(dual, span, found, tolerance):
+    """The Minimiser of the data that one in coordinates of their span is."""
+    objective, atoms = dual.objective, span.measure(found.atoms)
+    rounding = span.rounding * float(np.sqrt(objective.feature_sizes) @ np.abs(found.dual))
+    s = found.dual / (1.0 + rounding)
+    upper = dual.primal(_predictions(objective, atoms), atoms.mass)
+    lower = min(dual.value(dual.flip * s), found.lower / dual.decay)
+    certified = found.certified and upper - lower <= tolerance * upper
+    return _minimiser(objective, atoms, s, lower, upper, certified, found.rounds)
 
 
 def regularisation_path(
