@@ -125,6 +125,16 @@ def test_a_bar_counts_the_saves(made, monkeypatch):
     assert told == [("comparing saves", done, 12) for done in range(1, 13)]
 
 
+def test_lines_of_a_legend_are_told_apart_by_their_dashes(made):
+    """A dot in their middle filled the gap."""
+    figure = Figure(figsize=(6.9, 6.4), layout="constrained")
+    draw_comparison(figure, hkflow.compare(made("grid64"), made("particles", **PARTICLES)))
+    (ax,) = [ax for ax in figure.axes if ax.get_title() == "difference of the predictions"]
+    lines = ax.get_legend().legend_handles
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(lines) == 4
+    assert {line.get_marker() for line in lines} == {""}
+
+
 def test_numbers_are_those_of_their_definitions(made):
     a, b = made("grid64"), made("particles", **PARTICLES)
     c = hkflow.compare(a, b)

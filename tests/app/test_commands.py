@@ -92,6 +92,20 @@ def test_check_prints_a_case_that_runs(tmp_path):
     hk("check", tmp_path / "again.toml")
 
 
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("objective.operator=sorted",), "Take 'dense' or 'tree'"),
+        (("method.kind=characteristics", "flow.noise=0.1"), "Choose from: grid, particles"),
+        (("records.entropy=nowhere:f",), "iris.toml, what is set: records.entropy: 'nowhere:f'"),
+    ],
+)
+def test_check_calls_no_case_valid_that_a_run_refuses(words, said):
+    """It said so, and then what is wrong with the method; at records it did not look."""
+    out, err = hk("check", IRIS, *(part for word in words for part in ("--set", word)), code=2)
+    assert "is valid" not in out and said in err
+
+
 def test_check_of_many_columns_does_not_name_them(tmp_path):
     """2000 names were one line of 14,000 characters above all that was said."""
     rows = np.random.default_rng(0).normal(size=(9, 61))

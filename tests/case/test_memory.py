@@ -29,6 +29,18 @@ def test_a_matrix_that_has_no_room_is_refused(monkeypatch):
         estimated(objective={"operator": "dense"})
 
 
+def test_noise_that_has_no_room_is_told_what_makes_it_less():
+    """Fewer cells, particles, units or data were advised, which changed nothing."""
+    case = "cases/moroshko/path.toml"
+    with pytest.raises(hkflow.CaseError, match=r"adds about 2e\+10 particles: .*noise_interval"):
+        hkflow.check(case, flow={"noise": 0.1})
+    tables = {"kind": "particles", "particles": 200}
+    case, flow = "cases/icm/fig2.toml", {"noise": 0.1}
+    with pytest.raises(hkflow.CaseError, match="take method.noise = 'random'"):
+        hkflow.check(case, method=tables, flow=flow, time={"end": 1e5})
+    assert hkflow.check(case, method=tables | {"noise": "random"}, flow=flow, time={"end": 1e5})
+
+
 def test_equal_rows_are_stored_once():
     """All 3000 were counted, of which the sums hold ten."""
     case, _ = hkflow.check(OWN, domain={"cells": 4096})

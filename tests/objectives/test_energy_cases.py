@@ -11,7 +11,7 @@ from hkflow.analysis.summary import summary
 from hkflow.case.load import parse_case, toml_of
 from hkflow.case.schema import objective as schema
 from hkflow.objectives import kernels
-from hkflow.running.check import build_case
+from hkflow.running.check import build_all, build_case
 from hkflow.running.forecast import prospects
 
 TEXT = """
@@ -59,12 +59,14 @@ def case(old="", new="", text=TEXT):
     [
         ('"exponential"', '"exponental"', "energy.0.kernel: .*Did you mean 'exponential'.*riesz"),
         ("concentration", "width", "energy.0: .*parameter concentration, got width"),
+        ('"exponential"', '"linear"', "energy.0: .*'linear' has no parameter, got concentration"),
         ('"external"', '"extrenal"', "energy.1.kind: .*Did you mean 'external'"),
         ("potential =", "potentail =", "energy.1.potentail: .*Did you mean 'potential'"),
         ("0.5*x", "0.5*q", "energy.1.potential: 'q' is unknown"),
         ("0.5*x", "0.5*z", "energy.1: .*names 'z', and points have 2 coordinates"),
         ("0.5*x", "log(x - 2)", "energy.1: .*not finite"),
         ("dim = 1\n", "", "domain.dim is missing"),
+        ("dim = 1\n", "dim = 9\n", "domain.dim is 9, so .* or change domain.dim"),
         ("[domain]", DATA + "[domain]", "domain.dim follows from the data"),
     ],
 )
@@ -83,10 +85,10 @@ def test_the_clock_of_a_margin_wants_its_loss_alone():
 
 
 def test_check_tells_kernels_whose_series_is_not_exact():
-    told = prospects(case(), *build_case(case()))
+    told = prospects(case(), *build_all(case()))
     assert not any("series" in sentence for sentence in told)
     kinked = case('"exponential"\nstrength = -1.0\nconcentration = 2.0', '"abs(t)"')
-    told = prospects(kinked, *build_case(kinked))
+    told = prospects(kinked, *build_all(kinked))
     assert any("'abs(t)' is computed as a series of degree 510, off by 0.002" in s for s in told)
 
 

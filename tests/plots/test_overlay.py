@@ -84,6 +84,20 @@ def test_gammas_that_differ_are_bands_of_groups_or_their_lines():
     assert line.get_color() == colors["m = 20"]
 
 
+def test_a_gamma_is_not_drawn_for_other_data():
+    """One line in grey stood for all runs, and a margin that ends below 0 was not seen."""
+    one, other = member(10, 0), member(10, 0)
+    table = other.case.model_dump() | {"data": {"file": "other.csv"}}
+    other.case = replace_case(other.case, table)
+    other.records["margin"], other.max_margin = np.linspace(0.0, -0.2, 5), None
+    figure, texts = drawn(Runs(groups_of([one, other]), ("margin",)))
+    assert any("certified to 1e-7) of 1 run" in text for text in texts)
+    (ax,) = figure.axes
+    assert ax.get_ylim()[0] < -0.2
+    (line,) = [line for line in ax.lines if len(line.get_ydata()) == 2]
+    assert line.get_color() == ax.lines[0].get_color()
+
+
 def test_runs_without_a_margin_have_no_gamma():
     runs = [member(10, seed) for seed in range(2)]
     for run in runs:

@@ -10,7 +10,7 @@ from conftest import ROOT
 
 import hkflow
 from hkflow.running import forecast
-from hkflow.running.check import build_case, build_method, read_case
+from hkflow.running.check import build_all, build_method, read_case
 
 CASE = {
     "data": {"source": "inline", "inputs": [[0.5], [-1.0], [0.2]], "targets": [1.0, -1.0, -1.0]},
@@ -167,7 +167,7 @@ def test_a_grid_in_four_dimensions_is_told_what_suits():
 
 def foreseen(tables):
     file = read_case(tables, {})
-    return forecast.prospects(file, *build_case(file))
+    return forecast.prospects(file, *build_all(file))
 
 
 @pytest.mark.parametrize(

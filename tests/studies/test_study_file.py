@@ -6,6 +6,7 @@ import pytest
 from conftest import STUDIES
 
 from hkflow import CaseError
+from hkflow.case.load import load_case
 from hkflow.case.schema.case import Case
 from hkflow.studies.file import GIVEN_DATA, in_words, load_study, resolution
 
@@ -39,6 +40,15 @@ def make(tmp_path):
         return load_study(path)
 
     return load
+
+
+def test_a_case_and_a_study_that_are_taken_for_each_other_are_told_apart(make, tmp_path):
+    """Each was refused by eight lines, one for every key that it has or has not."""
+    make("repeats = 2")
+    with pytest.raises(CaseError, match=r"^\S*case.toml: is a case, not a study: hkflow run \S+"):
+        load_study(tmp_path / "case.toml")
+    with pytest.raises(CaseError, match=r"^\S*study.toml: is a study, not a case: hkflow study"):
+        load_case(tmp_path / "study.toml")
 
 
 def members(study):

@@ -188,18 +188,18 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
     from ..case.accuracy import asks_for_accuracy
     from ..case.load import toml_of
     from ..case.memory import estimated_memory
-    from ..running.check import build_case
+    from ..running.check import build_all
     from ..running.forecast import prospects
     from ..running.progress import PREPARING, doing
 
     choice = None
     with doing(PREPARING, quiet=False):
-        resolved, problem = build_case(file)
+        resolved, problem, method = build_all(file)
         if asks_for_accuracy(file.case):
             from ..running.accuracy import plan
 
             choice = plan(file)
-            resolved, problem = build_case(choice.file)
+            resolved, problem, method = build_all(choice.file)
     named = getattr(resolved.data, "features", None) or ()
     if len(named) > MANY_COLUMNS and file.case.data.features is None:
         unnamed = resolved.data.model_copy(update={"features": None})
@@ -226,7 +226,7 @@ def check(case: CasePath, overrides: Overrides = None) -> None:
             f" {choice.seconds:.2g} s and {choice.memory / 1e9:.2f} GB."
         )
     with doing("taking the first steps", quiet=False):
-        said = prospects(file, resolved, problem)
+        said = prospects(file, resolved, problem, method)
     for sentence in said:
         typer.echo(f"# {sentence}")
 

@@ -267,8 +267,7 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
         raise CaseError(
             f"domain.kind: {_counted(case, columns)}, so directions lie on {domain.name},"
             f" d = {domain.dim}, and a grid needs a mesh: {error} Set method.kind ="
-            f" '{best_without_mesh(case)}', or choose other features (or"
-            " data.components), or change objective.bias."
+            f" '{best_without_mesh(case)}', or {_fewer_columns(case)}."
         ) from error
     try:
         cells = columns if domain.fixed else case.domain.cells
@@ -279,6 +278,15 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
 
 def _counted(case, columns):
     """What makes the coordinates of a unit, in words."""
+    if case.data.source == "none":
+        return f"domain.dim is {columns - 1}"
     if case.objective.loss != SOFTMAX.name:
         return f"the data have {columns} columns (bias included)"
     return f"inputs, bias and outputs of the classes make {columns} coordinates"
+
+
+def _fewer_columns(case):
+    """What changes their number."""
+    if case.data.source == "none":
+        return "change domain.dim"
+    return "choose other features (or data.components), or change objective.bias"

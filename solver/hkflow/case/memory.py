@@ -41,10 +41,7 @@ def estimated_memory(case: Case, objective: Any) -> int:
         or len(getattr(case.initial, "positions", None) or ())
         or DEFAULT_POINTS
     )
-    noise = flow_of(case.flow).noise
-    if method.kind == "particles" and method.noise == "deterministic" and noise > 0.0:
-        interval = noise_interval(method.noise_interval, noise)
-        points += method.noise_points * case.time.end / interval
+    points += _births(case)
     kinks = 6000 * n_data if method.kind == "characteristics" else 0
     pairs = _stored(objective, int(points), moving=True) if method.kind == "particles" else 0
     own = 8 * points * 24 * (axes + 1) + min(points * n_data, MOST_MARKED) / 8 + 1500 * mesh
@@ -53,6 +50,14 @@ def estimated_memory(case: Case, objective: Any) -> int:
         groups = min(groups, max(FEWEST, LARGEST / numbers))
     partial_sums = 8 * numbers * groups
     return int(LIBRARIES + data + own + partial_sums + kinks + pairs)
+
+
+def _births(case):
+    """How many particles deterministic noise adds until the end."""
+    method, noise = case.method, flow_of(case.flow).noise
+    if method.kind != "particles" or method.noise == "random" or noise == 0.0:
+        return 0.0
+    return method.noise_points * case.time.end / noise_interval(method.noise_interval, noise)
 
 
 def _stored(objective, n_points, moving=False):
@@ -67,8 +72,17 @@ def _stored(objective, n_points, moving=False):
 def check_memory(case: Case, objective: Any) -> None:
     """Raise CaseError if the run needs more memory than the machine has."""
     needed, there = estimated_memory(case, objective), psutil.virtual_memory().total
-    if needed > there:
-        raise CaseError(
-            f"{case.method.kind}: the run needs about {needed / 1e9:.1f} GB and this machine has"
-            f" {there / 1e9:.1f} GB. Use fewer cells, particles, units or data."
+    if needed <= there:
+        return
+    remedy = "Use fewer cells, particles, units or data."
+    births = _births(case)
+    if births and births > (case.method.count or DEFAULT_POINTS):
+        remedy = (
+            f"Deterministic noise adds about {births:.0e} particles: take method.noise = 'random',"
+            " which keeps their number, a longer method.noise_interval, fewer method.noise_points"
+            " or an earlier time.end."
         )
+    raise CaseError(
+        f"{case.method.kind}: the run needs about {needed / 1e9:.1f} GB and this machine has"
+        f" {there / 1e9:.1f} GB. {remedy}"
+    )

@@ -322,9 +322,9 @@ def zonal_kernel(
     wanted = {needed} if needed else set()
     if parameters.keys() != wanted:
         named = kernel if isinstance(kernel, str) else "of a function"
+        has = f"the parameter {needed}" if needed else "no parameter"
         raise ValueError(
-            f"The kernel '{named}' has the parameter {needed or 'nothing'}, got"
-            f" {', '.join(parameters) or 'nothing'}."
+            f"The kernel '{named}' has {has}, got {', '.join(parameters) or 'nothing'}."
         )
     check_positive(True, **parameters)
     return make(**parameters)

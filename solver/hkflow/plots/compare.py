@@ -193,7 +193,8 @@ def _draw_differences(ax, c):
         ax.set_ylim(0.7 * lowest, 1.4 * largest * (2.0 * largest / lowest) ** ROOM)
     ax.set_ylabel("|h_A − h_B|")
     ax.set_title("difference of the predictions")
-    ax.legend(loc="upper center", ncols=2)
+    for handle in ax.legend(loc="upper center", ncols=2).legend_handles:
+        handle.set_marker("")  # which hides the gap between two dashes
 
 
 def _draw_distances(ax, c):

@@ -12,6 +12,7 @@ from ..analysis.groups import HIGHEST, LOWEST, Group, curve_of, groups_of, order
 from ..analysis.summary import gamma_text
 from ..errors import CaseError, RunFolderError, unknown_name
 from ..methods.record import SCALED
+from ..shown import counted
 from ..solving.registry import RECORDS, are_per_mass, in_units_of_one, record_of
 from ..solving.result import Result
 from ..store.run import load
@@ -31,6 +32,7 @@ LIMIT = {"color": "black", "linestyle": (0, (4, 1.5)), "linewidth": 0.9}  # of i
 SCALE = (0.05, 0.8)  # of the map of colours, for what numbers tell apart
 GAMMA = r"$\gamma$"
 GREY, LINE = "0.35", {"linestyle": "-.", "linewidth": 0.9, "zorder": 2.5}  # of γ
+OF_GAMMA = "data.", "objective.activation", "objective.bias", "domain.kind"  # keys that change it
 LETTER, HANDLE = 0.055, 0.42  # inches of a letter of a legend, and of what stands before a label
 SAME_GAMMA = 1e-3  # relative: max-margins that one line stands for
 
@@ -219,7 +221,7 @@ def _shown(name, by_mass):
 
 def _draw_gamma(ax, groups, looks, curves):
     """The certified max-margin: one line if the data of all runs have the same, else a line or a
-    band for each group, in its colour; and no room for margins far below 0.
+    band for each group, in its colour; and no room for margins far below 0, but where runs end.
 
     Returns it in words, "" if it is not known.
     """
@@ -228,10 +230,11 @@ def _draw_gamma(ax, groups, looks, curves):
     if not found:
         return ""
     low, high = _ends(found)
-    if high - low <= SAME_GAMMA * high:
-        best = min(found, key=lambda m: m.relative_gap)
+    best = min(found, key=lambda m: m.relative_gap)
+    text = gamma_text(best).replace("γ", GAMMA)
+    one = high - low <= SAME_GAMMA * high
+    if one and _have_it(groups, known):
         ax.axhline(best.upper, color=GREY, label=GAMMA, **LINE)
-        text = gamma_text(best).replace("γ", GAMMA)
     else:
         for mine, look in zip(known, looks, strict=True):
             least, most = _ends(mine) if mine else (np.nan, np.nan)
@@ -240,11 +243,27 @@ def _draw_gamma(ax, groups, looks, curves):
             elif mine:
                 ax.axhline(most, color=look["color"], **LINE)
         ax.plot([], [], color=GREY, label=GAMMA, **LINE)
-        text = f"{GAMMA} of {len(found)} runs from {low:.3g} to {high:.3g} (certified)"
+        if one:
+            text += f" of {counted(len(found), 'run')}"
+        else:
+            text = f"{GAMMA} of {len(found)} runs from {low:.3g} to {high:.3g} (certified)"
     top = max(curve.high.max() for curve in curves)
     bottom = min(curve.low.min() for curve in curves)
-    ax.set_ylim(max(bottom - 0.05 * high, -BELOW * high), np.clip(top, ABOVE * high, MOST * high))
+    end = max(min(curve.low[-1] for curve in curves), -MOST * high)  # of data that none separates
+    bottom = max(bottom - 0.05 * high, min(-BELOW * high, 1.1 * end))
+    ax.set_ylim(bottom, np.clip(top, ABOVE * high, MOST * high))
     return text
+
+
+def _have_it(groups, known):
+    """Whether groups without a known max-margin have data and units of those with one, as far as
+    their cases tell."""
+
+    def stated(group):
+        return {key: value for key, value in group.keys.items() if key.startswith(OF_GAMMA)}
+
+    there = [stated(group) for group, mine in zip(groups, known, strict=True) if mine]
+    return all(stated(group) in there for group in groups)
 
 
 def _is_known(margin):

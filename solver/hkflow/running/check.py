@@ -1,5 +1,6 @@
 """A case file, checked and built."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -12,6 +13,7 @@ from ..case.build import build_problem
 from ..case.datasets import read_named
 from ..case.load import CaseFile, case_of_tables, load_case
 from ..case.randomness import DYNAMICS
+from ..case.records import case_records
 from ..case.resolve import resolve
 from ..case.schema.case import Case
 from ..errors import CaseError, HkflowError
@@ -26,10 +28,15 @@ from ..store.run import load
 def check(case: str | Path | dict | CaseFile, **overrides: Any) -> tuple[Case, Problem]:
     """Read and check a case file, or the tables of one, its data and whether its method fits
     included, without computing or writing. Returns (resolved case, problem)."""
-    file = read_case(case, overrides)
+    return build_all(read_case(case, overrides))[:2]
+
+
+def build_all(file: CaseFile) -> tuple[Case, Problem, Method]:
+    """The resolved case of a CaseFile, its Problem and the method of that; raises CaseError, which
+    names the file, for whatever a run would refuse."""
     resolved, problem = build_case(file)
-    build_method(problem, resolved, file)
-    return resolved, problem
+    records_of(resolved, file)
+    return resolved, problem, build_method(problem, resolved, file)
 
 
 def read_case(case: str | Path | dict | CaseFile, overrides: dict) -> CaseFile:
@@ -55,6 +62,15 @@ def build_case(file: CaseFile) -> tuple[Case, Problem]:
         named, data = read_named(file.case, file.folder)
         resolved = resolve(named, file.folder, data)
         return resolved, build_problem(resolved, file.folder, data, _earlier(file))
+    except CaseError as error:
+        raise CaseError(file.placed(error)) from error
+
+
+def records_of(case: Any, file: CaseFile) -> dict[str, Callable]:
+    """The functions of the records that a resolved case names; raises CaseError, which names the
+    file, if one cannot be imported or its name is taken."""
+    try:
+        return case_records(case, file.folder)
     except CaseError as error:
         raise CaseError(file.placed(error)) from error
 

@@ -27,7 +27,6 @@ from ..solving.observer import Observer
 from ..solving.solve import save_times
 from ..solving.state import LoopState
 from .accuracy import coarse_run, expected_power, relative_error
-from .check import build_method
 from .progress import say
 
 MANY_STEPS = 1e5
@@ -158,18 +157,17 @@ def _reason(method, clock, saves, steps):
     return f"each is {dt:.1e} long", ["method.imex = 'auto'"] if implicit else []
 
 
-def prospects(file: CaseFile, case: Case, problem: Problem) -> list[str]:
+def prospects(file: CaseFile, case: Case, problem: Problem, method: Method) -> list[str]:
     """Sentences on a case that is not run yet: which method suits it, how many steps and seconds it
     needs, how accurate it will be, and what of its kernels error bars do not see.
 
-    case : resolved;  problem : that it states
+    case : resolved;  problem : that it states;  method : of that, at its start
     Takes the first steps, of a second in all, and where that is a matter of seconds makes a coarse
     run with its error bars.
     """
     found = [_suits(case, problem), *_inexact_kernels(problem.objective)]
     if asks_for_accuracy(file.case):  # of which the problem is but the first try
         return found
-    method = build_method(problem, case, file)
     end: Any = case.time.end
     times = save_times(end, case.time.saves)
     probe = Forecast(aloud=False, seconds=PROBE_SECONDS)

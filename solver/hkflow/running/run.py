@@ -21,7 +21,7 @@ from ..case.functions import OwnFunctions, own_feature
 from ..case.load import CaseFile, toml_of
 from ..case.memory import estimated_memory
 from ..case.preparation import Preparation
-from ..case.records import case_records, resumed_records, stored_records
+from ..case.records import resumed_records, stored_records
 from ..certificates.contradiction import contradiction
 from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE
@@ -50,7 +50,7 @@ from ..store.run_folder import (
 from ..store.run_writer import RunWriter
 from . import ahead
 from .again import git_commit, is_whole, mark_of, same_run
-from .check import build_case, build_method, read_case
+from .check import build_case, build_method, read_case, records_of
 from .ending import ended
 from .error_bars import Judge
 from .forecast import Forecast
@@ -180,7 +180,7 @@ class Stated:
 def _stated(file, given=None, own=None):
     """The Stated of a CaseFile, or of a Problem that was made in Python and its OwnFunctions."""
     case, problem = (file.case, given) if given else build_case(file)
-    records = case_records(case, file.folder)
+    records = records_of(case, file)
     functions = own or own_feature(case.objective.activation, file.folder)
     kept = {"records": stored_records(case, records, file.folder)}
     return Stated(case, problem, records, functions.model_copy(update=kept))

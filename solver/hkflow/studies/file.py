@@ -17,6 +17,7 @@ from ..arguments import Floats
 from ..case.aliases import current
 from ..case.lines import flat, lines_of, placed
 from ..case.load import (
+    STATES,
     UNIONS,
     CaseFile,
     keys_of,
@@ -183,6 +184,11 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
     text = read_toml(path)
     tables = parse_toml(text, path)
     refuse_unfit(tables, path)
+    if "case" not in tables and STATES & tables.keys():
+        raise CaseError(
+            f"{path}: is a case, not a study: hkflow run {path}. A study names it: case ="
+            f" '{path.name}'."
+        )
     tables = current(tables, str(path), text)
     small = quick and isinstance(tables.get("quick", {}), dict)
     changes = tables.pop("quick", {}) if small else {}

@@ -119,9 +119,9 @@ class InteractionEnergy(Table):
         given = {key for key in ("concentration", "width", "exponent") if getattr(self, key)}
         needed = KERNELS.get(self.kernel)
         if given != ({needed} if needed else set()):
+            has = f"the parameter {needed}" if needed else "no parameter"
             raise ValueError(
-                f"the kernel '{self.kernel}' has the parameter {needed or 'nothing'}, got"
-                f" {', '.join(sorted(given)) or 'nothing'}"
+                f"the kernel '{self.kernel}' has {has}, got {', '.join(sorted(given)) or 'nothing'}"
             )
         return self
 
