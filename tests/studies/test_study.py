@@ -554,6 +554,22 @@ def test_a_plain_script_runs_a_study_once(write, tmp_path):
     assert done.stdout == f"begins\nTrue {script}\n"
 
 
+def test_a_study_writes_over_no_files_of_others(write, tmp_path, refined):
+    """It wrote its tables and figure over those of any folder, and into that of a run."""
+    path, run = write(REFINED), next((refined.folder / "runs").iterdir())
+    held = sorted(run.iterdir())
+    with pytest.raises(hkflow.RunFolderError, match="is the folder of a run. Choose another"):
+        study(path, run)
+    assert sorted(run.iterdir()) == held
+    for name in ("table.csv", "figure.png"):
+        mine = tmp_path / name.partition(".")[0] / name
+        mine.parent.mkdir()
+        mine.write_text("mine")
+        _, refused = hk("study", path, "--output", mine.parent, code=2)
+        assert f"it would write over {name}. Choose another folder" in refused
+        assert mine.read_text() == "mine" and list(mine.parent.iterdir()) == [mine]
+
+
 def test_two_studies_in_one_folder_are_refused(write, tmp_path, refined):
     with lock(refined.folder), pytest.raises(hkflow.RunFolderError, match="another process"):
         study(write(REFINED), refined.folder)

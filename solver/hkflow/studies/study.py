@@ -30,6 +30,7 @@ from .file import ERRORS, Member, Study, StudyTable, load_study, resolution
 from .members import as_member, compute_all, is_finished, key_of
 from .report import AGAINST, markdown, write_report
 
+WRITTEN = ("table.md", "table.tex", "table.csv", "figure.png", "figure.pdf")  # beside study.h5
 ROUNDING = 1e-13  # errors below it are rounding, without an order
 
 
@@ -159,6 +160,7 @@ def study(
         place: as_member(member.file, what.table.curves)
         for place, member in zip(folders, what.members, strict=True)
     }
+    _refuse_others(folder, folders)
     # the finest take longest
     tasks = {place: tasks[place] for place in reversed(tasks) if not is_finished(place)}
     try:
@@ -189,6 +191,20 @@ def study(
                 " are used again: make room, then run the study once more."
             ) from error
     return unless_ctrl_c(result, "study", "The study was interrupted; the same call goes on.")
+
+
+def _refuse_others(folder, members):
+    """Raise RunFolderError if a folder is that of a run, or holds files of others that the study
+    would write over; its own has study.h5, or a member's folder where it was broken off."""
+    if (folder / "study.h5").exists() or any(place.exists() for place in members):
+        return
+    if (folder / "run.json").exists():
+        raise RunFolderError(f"{folder}: is the folder of a run. Choose another one for the study.")
+    if there := [name for name in WRITTEN if (folder / name).exists()]:
+        raise RunFolderError(
+            f"{folder}: there is no study here, and it would write over {there[0]}. Choose another"
+            " folder for it."
+        )
 
 
 def _check_finest(what):
