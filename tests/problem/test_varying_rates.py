@@ -215,6 +215,14 @@ def test_what_cannot_vary_is_said(flow, options, sentence):
         assert sentence in hkflow.solve(problem, 2.0).status
 
 
+def test_a_case_whose_rate_becomes_negative_is_refused_at_once():
+    """It was called valid, and its run stopped at t = 3.1."""
+    case, wave = "cases/wei/perturbed.toml", {"flow.noise": "sin(t)"}
+    with pytest.raises(hkflow.CaseError, match=r"toml:27: flow: noise must be finite .* at t = "):
+        hkflow.check(case, **wave)
+    assert hkflow.check(case, **wave, **{"time.end": 3.0})
+
+
 def test_an_error_of_a_rate_s_own_function_is_no_end_of_a_run():
     def broken(t):
         if t > 0.1:

@@ -20,9 +20,12 @@ from ..errors import CaseError, HkflowError
 from ..methods.choice import make_method
 from ..methods.method import Method
 from ..objectives.own import check_own
+from ..problem.flow import RateError
 from ..problem.problem import Problem
 from ..solving.result import Result
 from ..store.run import load
+
+TIMES = 1001  # at which rates that vary are looked at beforehand
 
 
 def check(case: str | Path | dict | CaseFile, **overrides: Any) -> tuple[Case, Problem]:
@@ -61,9 +64,20 @@ def build_case(file: CaseFile) -> tuple[Case, Problem]:
             file = replace(file, case=sized(*with_method(file.case, file.folder)))
         named, data = read_named(file.case, file.folder)
         resolved = resolve(named, file.folder, data)
-        return resolved, build_problem(resolved, file.folder, data, _earlier(file))
+        problem = build_problem(resolved, file.folder, data, _earlier(file))
+        if problem.flow.time_variable == "time" and resolved.time.until_margin is None:
+            _check_rates(problem.flow, resolved.time.end)
+        return resolved, problem
     except CaseError as error:
         raise CaseError(file.placed(error)) from error
+
+
+def _check_rates(flow, end):
+    """Raise CaseError if a rate that varies will be negative or no number, which ends a run."""
+    try:
+        flow.values(np.linspace(0.0, end, TIMES))
+    except RateError as error:
+        raise CaseError(f"flow: {error}") from error
 
 
 def records_of(case: Any, file: CaseFile) -> dict[str, Callable]:
