@@ -207,7 +207,14 @@ def test_saves_in_equal_ratios(case):
             '[initial]\nkind = "points"\npositions = [[1.0]]\n[time]',
             "wanted nonzero vectors of R^2",
         ),
-        ("[[0.5], [-1.0]]", "[]", "data.inputs: List should have at least 1 item"),
+        ("[[0.5], [-1.0]]", "[]", "data.inputs: wanted 1 or more, got []."),
+        ("end = 0.5", "end = 0.5\nsaves = []", "time.saves: wanted 1 or more, got []."),
+        (
+            "[[0.5], [-1.0]]",
+            "[[0.5, 1.0, 2.0, 3.0], [-1.0, 2.0, 0.0, 1.0]]",
+            "and a grid needs a mesh: S^4 has no mesh. There are meshes of S^1, S^2, S^3. Set"
+            " method.kind = 'characteristics'",
+        ),
         ("[[0.5], [-1.0]]", "[[0.5], [1.0, 2.0]]", "data.inputs: rows have different lengths"),
         ("[[0.5], [-1.0]]", "[[0.5], [nan]]", "data.inputs.1.0: must be a finite number"),
         ("targets = [1.0, -1.0]", "targets = [1.0]", "data.targets: 1 values for 2 inputs"),
@@ -229,6 +236,24 @@ def test_a_fault_is_named_with_its_file_and_key(case, old, new, message, tmp_pat
         hkflow.run(path, output=tmp_path / "out")
     assert str(caught.value).startswith(str(path))
     assert not (tmp_path / "out").exists()
+
+
+def test_of_a_value_of_several_types_the_faults_of_its_own_are_told(case):
+    """A number of saves that is too large was said to be no list as well."""
+    with pytest.raises(hkflow.CaseError) as error:
+        hkflow.check(case(("end = 0.5", "end = 0.5\nsaves = 2000000")))
+    (line,) = str(error.value).splitlines()
+    assert "time.saves: must be less than or equal to 1000000" in line
+
+
+def test_points_of_a_mesh_that_there_is_not_are_told_of_others(case):
+    """To take the method that the case had was advised."""
+    inputs = ("[[0.5], [-1.0]]", "[[0.5, 1.0, 2.0, 3.0], [-1.0, 2.0, 0.0, 1.0]]")
+    method = '[method]\nkind = "characteristics"\npoints = "mesh"\n[time]'
+    path = case(inputs, ("[time]", method))
+    with pytest.raises(hkflow.CaseError, match="Set method.points = 'quasi-uniform', or choose"):
+        hkflow.check(path)
+    assert hkflow.check(path, **{"method.points": "quasi-uniform"})
 
 
 def test_toml_syntax_errors_name_the_line(case):

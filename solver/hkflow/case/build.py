@@ -264,10 +264,13 @@ def build_mesh(case: Case, domain: Domain) -> Mesh:
     try:
         meshes = domain.meshes
     except ValueError as error:
+        wants, key, other = "a grid needs a mesh", "kind", best_without_mesh(case)
+        if case.method.kind != "grid":
+            wants, key, other = "method.points = 'mesh' needs one", "points", "quasi-uniform"
         raise CaseError(
             f"domain.kind: {_counted(case, columns)}, so directions lie on {domain.name},"
-            f" d = {domain.dim}, and a grid needs a mesh: {error} Set method.kind ="
-            f" '{best_without_mesh(case)}', or {_fewer_columns(case)}."
+            f" d = {domain.dim}, and {wants}: {error} Set method.{key} = '{other}', or"
+            f" {_fewer_columns(case)}."
         ) from error
     try:
         cells = columns if domain.fixed else case.domain.cells

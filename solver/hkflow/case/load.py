@@ -322,15 +322,28 @@ def _nth(tables, key, path):
 
 
 def sentences(error: ValidationError, model: type[Table]) -> str:
-    """The faults that pydantic found in the tables of a model, a line each."""
-    return "\n".join(_sentence(fault, model) for fault in error.errors())
+    """The faults that pydantic found in the tables of a model, a line each; of a value that may be
+    of several types those of its own."""
+    faults = error.errors()
+    of_values = {_place(fault) for fault in faults if not fault["type"].endswith("_type")}
+    return "\n".join(
+        _sentence(fault, model)
+        for fault in faults
+        if not (fault["type"].endswith("_type") and _place(fault) in of_values)
+    )
+
+
+def _place(fault):
+    """The keys that lead to what a fault is about, and what it is."""
+    whole = fault["loc"]
+    found = [part for k, part in enumerate(whole) if not _is_tag(k, part, whole)]
+    return (*found, repr(fault["input"]))
 
 
 def _sentence(fault, model):
     """One fault of pydantic's list as a sentence that names the key, what was got and what is
     allowed."""
-    whole = fault["loc"]
-    location = [part for k, part in enumerate(whole) if not _is_tag(k, part, whole)]
+    *location, _ = _place(fault)
     key = ".".join(map(printable, location)) or "the case"
     context, kind = fault.get("ctx", {}), fault["type"]
     if kind == "extra_forbidden":
@@ -360,6 +373,8 @@ def _sentence(fault, model):
             f"{key}: unknown value {_short(fault['input'])}.{hint} Choose from:"
             f" {', '.join(choices)}."
         )
+    if kind == "too_short":
+        return f"{key}: wanted {context['min_length']} or more, got {_short(fault['input'])}."
     if kind == "value_error":  # that of the whole case names its keys itself
         said = str(context["error"]).rstrip(".")
         return f"{key}: {said}." if location else f"{said}."
