@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from commands import hk
+from conftest import ROOT
 from matplotlib.figure import Figure
 
 import hkflow
@@ -133,6 +134,22 @@ def test_lines_of_a_legend_are_told_apart_by_their_dashes(made):
     lines = ax.get_legend().legend_handles
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(lines) == 4
     assert {line.get_marker() for line in lines} == {""}
+
+
+def test_dots_of_two_runs_in_one_place_are_both_seen(tmp_path):
+    """Those of the first were hidden by those of the second."""
+    runs = [
+        hkflow.run(ROOT / "cases" / "quickstart" / "rings.toml", output=tmp_path / name,
+                   time={"end": 0.1, "saves": 2}, error={"companions": "none"})
+        for name in ("a", "b")
+    ]  # fmt: skip
+    figure = Figure(figsize=(6.9, 6.4), layout="constrained")
+    draw_comparison(figure, hkflow.compare(*runs))
+    pairs = [ax.collections[-2:] for ax in figure.axes if len(ax.collections) >= 2][:2]
+    assert len(pairs) == 2  # of output signs
+    for below, above in pairs:
+        assert np.array_equal(below.get_offsets(), above.get_offsets())
+        assert (below.get_sizes() > 2.0 * above.get_sizes()).all()
 
 
 def test_numbers_are_those_of_their_definitions(made):

@@ -16,6 +16,7 @@ from .shown import plain, sheet_names, sign_color
 
 DOTS = 2000  # drawn at most
 DOT_SIZE = 0.4  # of those in the picture of a single run
+RIM = 4.0  # times the area of the dots that may hide them, beneath which they show a rim
 DECADES = 5  # of differences shown
 ROOM = 0.35  # above the curves, for the legend, as a share of their extent
 COLORS = {"W1": "C2", "W2": "C3", "GHK": "C4"}
@@ -114,16 +115,16 @@ def _draw_on_sphere(figure, c):
     if below.method == "grid":
         sphere.draw_density(axes, below.mesh, density_of(below, below_save), labels, c.a.axis_names)
         looks = f"colours: {other}, dots: {letter}"
-        layers = [(atoms, "white")]
+        layers = [(atoms, "white", 1.0)]
     else:
         for ax, label in zip(axes, labels, strict=True):
             sphere.draw_frame(ax, label, c.a.axis_names, "0.3")
         looks = f"blue: {letter}, orange: {other}"
-        layers = [(atoms, "C0"), (_fewer(below.atoms_at(below_save)), "C1")]
-    for one, color in layers:
+        layers = [(atoms, "C5", RIM), (_fewer(below.atoms_at(below_save)), "C1", 1.0)]
+    for one, color, size in layers:
         for ax, sign in zip(axes, signs, strict=True):
             positions, weights = one.sheet(sign)
-            area = DOT_SIZE * sphere.dot_areas(weights, one.weights)
+            area = size * DOT_SIZE * sphere.dot_areas(weights, one.weights)
             ax.scatter(
                 *sphere.hammer(positions),
                 s=area,
