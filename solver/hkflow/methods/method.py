@@ -92,6 +92,10 @@ class Method(ABC):
     def initial_step(self) -> float:
         """The longest first step."""
 
+    def prescribed_step(self, dt: float) -> float:
+        """How long a step is where steps are prescribed and add up to dt."""
+        return dt
+
     @abstractmethod
     def advance(self, dt: float, implicit: bool = False) -> Step:
         """Try a step from the accepted state; the result is `trial`. Nothing is changed until

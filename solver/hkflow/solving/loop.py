@@ -230,7 +230,8 @@ def accepted_step(
             filter(None, (guard(method, step, clock) for guard in guards)), None
         )
         if reason and method.fixed_steps:  # its steps are prescribed: there is no other one to try
-            return f"{reason}, with the fixed step of {dt:g}; a shorter one may do"
+            size = method.prescribed_step(dt)
+            return f"{reason}, with the fixed step of {size:g}; a shorter one may do"
         if reason:
             control.size.limit = 0.5 * dt
         elif until_margin is not None and (share := _share_until(method, until_margin)) < 1.0:

@@ -354,3 +354,12 @@ def test_particles_of_a_feature_by_functions_agree_with_the_compiled_one():
         for obj in (o, mine)
     )
     assert np.allclose(one, two, rtol=1e-10)
+
+
+def test_a_descent_that_diverges_names_its_own_step(tmp_path):
+    """The sentence named the length of several steps between two looks."""
+    case, words = "cases/icm/fig2.toml", {"companions": "none"}
+    method = {"kind": "network", "training": "gradient-descent", "step": 50.0, "units": 10}
+    end = {"end": 2000.0, "saves": 2}
+    run = hkflow.run(case, output=tmp_path / "run", method=method, time=end, error=words)
+    assert not run.finished and "with the fixed step of 50;" in run.status

@@ -244,7 +244,9 @@ class NetworkMethod(FromPoints):
         "gradient-flow",
         description="in continuous time, by steps on all data, or by steps on batches",
     )
-    step: Positive = Field(0.01, description="of descent; time advances by it")
+    step: Positive = Field(
+        0.01, description="of descent; time advances by it, and saves between two steps shorten one"
+    )
     schedule: Literal["constant", "inverse-sqrt", "proposition"] = Field(
         "constant",
         description=(

@@ -252,6 +252,12 @@ class Network(OdeMethod):
             return float("inf")
         return float(BUNCH) if self.proposition else BUNCH * self.step * self.schedule(self.steps)
 
+    def prescribed_step(self, dt: float) -> float:
+        """How long a step is: of descent, many of which make dt, that of the schedule."""
+        if not self.descends or self.proposition:
+            return dt
+        return min(dt, self.step * self.schedule(self.steps))
+
     def initial_step(self) -> float:
         """A first guess of the step that accuracy allows; descent has its own steps."""
         return float("inf") if self.descends else super().initial_step()
