@@ -21,14 +21,7 @@ from .schema.tables import Table
 Overrides = dict[str, Any] | None  # by dotted keys, or tables of them
 
 TABLES = (".csv", ".npy", ".npz", ".parquet", ".tsv")  # endings of data files
-STATES = {
-    "data",
-    "objective",
-    "energy",
-    "domain",
-    "flow",
-    "time",
-}  # tables of cases alone
+OF_CASES = {"data", "objective", "energy", "domain", "flow", "time"}  # tables that no study has
 MAX_CASE_BYTES = 2**26  # some million numbers: more belong into a data file
 MAX_DIGITS = 300  # of an integer, which any float can follow; messages cannot show one of 4300
 FRAMES = ("frame", "test_frame", "data.frame", "data.test_frame")  # keys that hold one
@@ -162,7 +155,7 @@ def _checked(tables, text, folder, name, overrides, source):
     overrides = plain_tables(overrides or {})
     refuse_unfit(overrides, set_beside(source))
     refuse_unfit(tables, source)
-    if text and "case" in tables and not STATES & tables.keys():
+    if text and "case" in tables and not OF_CASES & tables.keys():
         raise CaseError(f"{source}: is a study, not a case: hkflow study {source}")
     tables = current(tables, source, text)
     overrides = current(overrides, set_beside(source))

@@ -17,7 +17,7 @@ from ..arguments import Floats
 from ..case.aliases import current
 from ..case.lines import flat, lines_of, placed
 from ..case.load import (
-    STATES,
+    OF_CASES,
     UNIONS,
     CaseFile,
     keys_of,
@@ -184,7 +184,7 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
     text = read_toml(path)
     tables = parse_toml(text, path)
     refuse_unfit(tables, path)
-    if "case" not in tables and STATES & tables.keys():
+    if "case" not in tables and OF_CASES & tables.keys():
         raise CaseError(
             f"{path}: is a case, not a study: hkflow run {path}. A study names it: case ="
             f" '{path.name}'."
