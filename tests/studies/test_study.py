@@ -200,6 +200,8 @@ def test_a_study_is_read_back_and_drawn_by_name(refined, tmp_path):
         draw("density", refined.folder)
     with pytest.raises(hkflow.RunFolderError, match="no study here"):
         read_study(tmp_path)
+    with pytest.raises(hkflow.RunFolderError, match="no run here. Look into .*/runs"):
+        hkflow.load(refined.folder)
 
 
 def test_finished_runs_are_used_again_and_this_process_gives_the_same(

@@ -291,7 +291,9 @@ def load(path: str | Path) -> Run:
     if path.is_dir() and (path / "results.h5").exists():
         path = path / "results.h5"
     if not path.is_file():
-        raise RunFolderError(f"{path}: no run here. Wanted a run folder or a results.h5.")
+        runs = path / "runs"  # as of a study
+        wanted = f"Look into {runs}" if runs.is_dir() else "Wanted a run folder or a results.h5"
+        raise RunFolderError(f"{path}: no run here. {wanted}.")
     return _load_results(path)
 
 
