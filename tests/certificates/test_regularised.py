@@ -401,3 +401,12 @@ def test_few_data_of_many_inputs_are_searched_in_their_span(risk, monkeypatch):
     assert found.upper == pytest.approx(value_of(objective, found.atoms), rel=1e-11, abs=0)
     again = minimise(objective, BOTH, 1e-6, found)
     assert again.gap <= 1e-6 and again.upper == pytest.approx(found.upper, rel=2e-6, abs=0)
+
+
+def test_slow_rounds_in_many_dimensions_are_not_taken_for_rounding():
+    """They ended where ten of them had not halved the gap, at 9e-4."""
+    rng = np.random.default_rng(1)
+    inputs, targets = rng.normal(size=(15, 30)), rng.normal(size=15)
+    data = hkflow.with_bias(inputs), targets
+    objective = Objective(FEATURES["relu"], RISKS["square"], *data, weight_decay=1e-8)
+    assert minimise(objective, BOTH).gap <= 1e-6

@@ -24,8 +24,9 @@ from .in_span import span_of_data
 from .search import local_maxima
 
 MOST_ROUNDS, MOST_STEPS = 100, 300
-# steps in which one of two near bounds has to improve, and rounds in which their gap has to halve
-LULL = 10
+# steps in which one of two near bounds has to improve, and rounds in which their gap has to come to
+# this share; in many dimensions it may need twenty rounds to halve
+LULL, SLOW = 10, 0.99
 # rows of a least-squares problem that are so much larger than others ask for pivots
 STEEP = 1e7
 SHARE = 0.5  # of the highest peak: lower ones wait for a later round
@@ -163,8 +164,9 @@ def minimise(
         new = found.values > (1.0 if len(w) else -np.inf)
         gaps.append(upper - lower)
         # where the solver has come to the end of what rounding lets it tell
-        lull = 1 if not new.any() else LULL if gaps[-1] <= ROUGH * upper else MOST_ROUNDS
-        if rounds > max(2, lull) and gaps[-1] > 0.5 * gaps[-1 - lull]:
+        lull, share = (LULL, SLOW) if new.any() else (1, 0.5)
+        near = gaps[-1] <= ROUGH * upper or not new.any()
+        if near and rounds > max(2, lull) and gaps[-1] > share * gaps[-1 - lull]:
             break
         columns = _joined(columns, (found.points[new], found.signs[new]))
         u, w, active = dual.solve(
