@@ -19,8 +19,9 @@ from ..errors import RunFolderError
 
 # what Windows and some network drives say of a folder that is to be flushed
 UNSYNCED = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)
-# bytes of an array that is kept in the header of its dataset; and that share a checksum, or one row
-SMALL, LARGEST_CHUNK = 2**11, 2**24
+# bytes of an array that is kept in the header of its dataset; and that share a checksum, or one
+# row: few, since whoever reads a row reads all of them, and less than HDF5 keeps at hand
+SMALL, LARGEST_CHUNK = 2**11, 2**18
 ABANDONED = 600.0  # seconds without a byte after which a file on its way has no writer any more
 
 
@@ -35,19 +36,21 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """
     written = _write_whole(path, write)
     if written:
-        remove_left(written, f".{escape(written.name[:50])}.*.tmp")
+        remove_left(written, f".{written.name[:50]}.", ".tmp")
 
 
-def remove_left(path: Path, pattern: str) -> None:
-    """Remove what killed writers of a file have left beside it.
+def remove_left(path: Path, before: str, after: str) -> None:
+    """Remove what killed writers of a file have left beside it, under the names before + NUMBER +
+    after.
 
     A file is left if nothing was written to it for a while before `path` was, by the clock of the
     disk alone.
     """
     with suppress(OSError):  # another writer may remove it, or have moved the folder
         written = path.stat().st_mtime
-        for other in path.parent.glob(pattern):
-            if written - other.stat().st_mtime > ABANDONED:
+        for other in path.parent.glob(f"{escape(before)}[0-9]*{escape(after)}"):
+            number = other.name.removeprefix(before).removesuffix(after)
+            if number.isdecimal() and written - other.stat().st_mtime > ABANDONED:
                 other.unlink()
 
 
@@ -105,13 +108,19 @@ def for_user(path: Path, what: str) -> Iterator[None]:
 
 
 def write_hdf5(
-    path: Path, fill: Callable[[h5py.File], object], begun: Path | None = None, **options: Any
+    path: Path,
+    fill: Callable[[h5py.File], object],
+    begun: Path | None = None,
+    is_one_of_many: bool = False,
+    **options: Any,
 ) -> None:
     """Make an HDF5 file, whole: fill(file) is done in memory, since HDF5 crashes at the end of a
     process whose disk was full.
 
     begun : the file that it begins with, if any;  options : of h5py.File;  memory : the size of the
         file
+    is_one_of_many : whether its folder has so many that to look through it for what killed writers
+        left takes long
     """
     # bytes that nobody else holds are written to where they are, without a copy
     image = BytesIO(begun.read_bytes() if begun else b"")
@@ -119,8 +128,8 @@ def write_hdf5(
         fill(file)
     # not a view: it may outlive the image where writing fails, at which Python 3.12 crashes
     content = image.getvalue()
-    # a folder of snapshots may hold so many that to look through it takes long
-    _write_whole(path, lambda temporary: temporary.write_bytes(content))
+    write = _write_whole if is_one_of_many else write_whole
+    write(path, lambda temporary: temporary.write_bytes(content))
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

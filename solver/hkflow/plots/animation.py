@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from glob import escape
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -107,7 +106,7 @@ def _write(writer, figure, path, count, paint, watch):
                     if watch:
                         watch(k + 1, count)
             os.replace(temporary, path)
-            remove_left(path, f".{escape(path.stem[:50])}.*.tmp{path.suffix}")
+            remove_left(path, f".{path.stem[:50]}.", f".tmp{path.suffix}")
         except subprocess.CalledProcessError as error:  # ffmpeg's, as of a disk that fills up
             raise OSError(
                 f"{Path(error.cmd[0]).name} ended with code {error.returncode}"
