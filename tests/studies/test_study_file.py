@@ -49,6 +49,9 @@ def test_a_case_and_a_study_that_are_taken_for_each_other_are_told_apart(make, t
         load_study(tmp_path / "case.toml")
     with pytest.raises(CaseError, match=r"^\S*study.toml: is a study, not a case: hkflow study"):
         load_case(tmp_path / "study.toml")
+    spaced = (tmp_path / "study.toml").rename(tmp_path / "my study.toml")
+    with pytest.raises(CaseError, match=r"hkflow study '\S+my study.toml'$"):
+        load_case(spaced)
 
 
 def members(study):

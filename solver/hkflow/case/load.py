@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from ..errors import CaseError, did_you_mean, printable
 from ..files.userfiles import read_text
+from ..shown import as_typed
 from .aliases import current
 from .lines import Lines, lines_of, placed, set_beside
 from .schema.arrays import ProblemCase
@@ -156,7 +157,7 @@ def _checked(tables, text, folder, name, overrides, source):
     refuse_unfit(overrides, set_beside(source))
     refuse_unfit(tables, source)
     if text and "case" in tables and not OF_CASES & tables.keys():
-        raise CaseError(f"{source}: is a study, not a case: hkflow study {source}")
+        raise CaseError(f"{source}: is a study, not a case: hkflow study {as_typed(source)}")
     tables = current(tables, source, text)
     overrides = current(overrides, set_beside(source))
     for key, value in sorted(overrides.items(), key=lambda item: not _chooses_kind(*item)):

@@ -31,6 +31,7 @@ from ..case.resolve import resolve
 from ..case.schema.case import Case
 from ..case.schema.tables import Count, Table
 from ..errors import CaseError, led_by, printable, unknown_name
+from ..shown import as_typed
 from ..solving.registry import RECORDS
 
 Values = dict[str, Any]
@@ -186,7 +187,7 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
     refuse_unfit(tables, path)
     if "case" not in tables and OF_CASES & tables.keys():
         raise CaseError(
-            f"{path}: is a case, not a study: hkflow run {path}. A study names it: case ="
+            f"{path}: is a case, not a study: hkflow run {as_typed(path)}. A study names it: case ="
             f" '{path.name}'."
         )
     tables = current(tables, str(path), text)
