@@ -24,9 +24,7 @@ from .in_span import span_of_data
 from .search import local_maxima
 
 MOST_ROUNDS, MOST_STEPS = 100, 300
-# steps in which one of two near bounds has to improve, and rounds in which their gap has to come to
-# this share; in many dimensions it may need twenty rounds to halve
-LULL, SLOW = 10, 0.99
+LULL = 10  # steps in which one of two near bounds has to improve
 # rows of a least-squares problem that are so much larger than others ask for pivots
 STEEP = 1e7
 SHARE = 0.5  # of the highest peak: lower ones wait for a later round
@@ -152,7 +150,7 @@ def minimise(
     upper = dual.primal(_predictions(objective, best), best.mass)
     if not upper <= (nothing := dual.primal(np.zeros(len(u)), 0.0)):
         best, upper = PointMeasure(np.zeros((0, objective.axes)), np.zeros(0), np.zeros(0)), nothing
-    gaps: list[float] = []
+    gap = np.inf
     for rounds in range(1, MOST_ROUNDS + 1):
         found = local_maxima(objective.feature, objective.inputs, dual.signed(u), signs, SHARE)
         top = max(1.0, found.bound)
@@ -162,11 +160,9 @@ def minimise(
         if upper - lower <= tolerance * upper:
             break
         new = found.values > (1.0 if len(w) else -np.inf)
-        gaps.append(upper - lower)
+        gap, last = upper - lower, gap
         # where the solver has come to the end of what rounding lets it tell
-        lull, share = (LULL, SLOW) if new.any() else (1, 0.5)
-        near = gaps[-1] <= ROUGH * upper or not new.any()
-        if near and rounds > max(2, lull) and gaps[-1] > share * gaps[-1 - lull]:
+        if rounds > 2 and not new.any() and gap > 0.5 * last:
             break
         columns = _joined(columns, (found.points[new], found.signs[new]))
         u, w, active = dual.solve(
