@@ -269,7 +269,7 @@ def writing(folder: str | Path) -> Iterator[None]:
 def unwritten(folder: str | Path, error: OSError) -> RunFolderError:
     """What is raised where a file of a run folder cannot be written."""
     reason = os.strerror(error.errno) if error.errno else error
-    if not Path(folder).is_dir():
+    if not os.path.isdir(folder):  # which raises nothing
         remedy = "It was moved or removed: 'hkflow resume' continues the run from where it is now."
     elif snapshot_paths(folder):
         remedy = (
