@@ -41,6 +41,14 @@ def test_noise_that_has_no_room_is_told_what_makes_it_less():
     assert hkflow.check(case, method=tables | {"noise": "random"}, flow=flow, time={"end": 1e5})
 
 
+def test_noise_is_not_blamed_for_what_has_no_room_without_it(monkeypatch):
+    """That its particles are more than the first ones was enough."""
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=10**6))
+    tables = {"kind": "particles", "particles": 10}
+    with pytest.raises(hkflow.CaseError, match="Use fewer cells, particles, units or data"):
+        hkflow.check("cases/icm/fig2.toml", method=tables, flow={"noise": 0.1})
+
+
 def test_equal_rows_are_stored_once():
     """All 3000 were counted, of which the sums hold ten."""
     case, _ = hkflow.check(OWN, domain={"cells": 4096})

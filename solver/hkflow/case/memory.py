@@ -60,6 +60,12 @@ def _births(case):
     return method.noise_points * case.time.end / noise_interval(method.noise_interval, noise)
 
 
+def _without_births(case):
+    """The case with noise that adds no particles."""
+    method = case.method.model_copy(update={"noise": "random"})
+    return case.model_copy(update={"method": method})
+
+
 def _stored(objective, n_points, moving=False):
     """Bytes that the sums over the data store."""
     data = objective.data if isinstance(objective, Sum) else objective
@@ -76,7 +82,7 @@ def check_memory(case: Case, objective: Any) -> None:
         return
     remedy = "Use fewer cells, particles, units or data."
     births = _births(case)
-    if births and births > (case.method.count or DEFAULT_POINTS):
+    if births and estimated_memory(_without_births(case), objective) <= there:
         remedy = (
             f"Deterministic noise adds about {births:.0e} particles: take method.noise = 'random',"
             " which keeps their number, a longer method.noise_interval, fewer method.noise_points"
