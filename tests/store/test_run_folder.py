@@ -172,6 +172,20 @@ def test_a_changed_byte_is_never_taken_for_a_number(case, tmp_path, file):
     assert len(read) > 10 and hkflow.load(place).errors
 
 
+def test_every_array_of_the_results_file_has_a_checksum(case, tmp_path):
+    """Indices of axes, which others read, had none."""
+    run, without = hkflow.run(case, output=tmp_path / "run", domain={"cells": 300}), []
+
+    def look(name, one):
+        if isinstance(one, h5py.Dataset) and not one.fletcher32:
+            is_in_header = one.id.get_create_plist().get_layout() == h5py.h5d.COMPACT
+            without.extend([] if is_in_header or not one.size else [name])
+
+    with h5py.File(run.path / "results.h5") as found:
+        found.visititems(look)
+        assert len(found["cell"]) == 300 and not without
+
+
 def test_the_page_names_every_array_of_the_results_file():
     """Weights, signs and all that is of test data were not there; of groups with a row of their own
     the first names do."""

@@ -267,7 +267,9 @@ def _attach_scales(file, names):
         if dimension not in scales:
             there = dimension in file
             scales[dimension] = scale = (
-                file[dimension].id if there else write_array(file, dimension, np.arange(extent))
+                file[dimension].id
+                if there
+                else write_array(file, dimension, np.arange(extent), is_checked=True)
             )
             if not h5ds.is_scale(scale):
                 h5ds.set_scale(scale, dimension.encode())
