@@ -244,6 +244,10 @@ def test_of_a_value_of_several_types_the_faults_of_its_own_are_told(case):
         hkflow.check(case(("end = 0.5", "end = 0.5\nsaves = 2000000")))
     (line,) = str(error.value).splitlines()
     assert "time.saves: must be less than or equal to 1000000" in line
+    with pytest.raises(hkflow.CaseError) as error:
+        hkflow.check(case(("end = 0.5", 'end = 0.5\nsaves = [0.1, "a"]')))
+    (line,) = str(error.value).splitlines()
+    assert "time.saves.1: must be a valid number, got 'a'" in line
 
 
 def test_points_of_a_mesh_that_there_is_not_are_told_of_others(case):

@@ -317,13 +317,14 @@ def _nth(tables, key, path):
 
 def sentences(error: ValidationError, model: type[Table]) -> str:
     """The faults that pydantic found in the tables of a model, a line each; of a value that may be
-    of several types those of its own."""
-    faults = error.errors()
-    of_values = {_place(fault) for fault in faults if not fault["type"].endswith("_type")}
+    of several types those of its own, or of what is in it."""
+    faults = [(fault, _place(fault)) for fault in error.errors()]
+    known = {place for fault, place in faults if not fault["type"].endswith("_type")}
+    around = {place[:k] for _, place in faults for k in range(len(place) - 1)}
     return "\n".join(
         _sentence(fault, model)
-        for fault in faults
-        if not (fault["type"].endswith("_type") and _place(fault) in of_values)
+        for fault, place in faults
+        if not (fault["type"].endswith("_type") and (place in known or place[:-1] in around))
     )
 
 
