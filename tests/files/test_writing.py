@@ -149,7 +149,7 @@ def test_names_may_be_as_long_as_the_disk_allows(tmp_path, name):
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path):
+def test_what_a_killed_writer_left_is_removed_by_who_replaces_the_file(tmp_path):
     """Hidden files of killed commands stayed for ever, such as `.overview.png.7.tmp`."""
     page = tmp_path / "a[1].html"
     names = {
@@ -165,17 +165,9 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path):
             before = (tmp_path / name).stat().st_mtime - 2.0 * writing.ABANDONED
             os.utime(tmp_path / name, (before, before))
     write_page(page, "text", "page")
+    assert {path.name for path in tmp_path.iterdir()} == {page.name, *names}
+    write_page(page, "text", "page")
     assert {path.name for path in tmp_path.iterdir()} == {page.name, *list(names)[1:]}
-
-
-@pytest.mark.parametrize("many", [False, True])
-def test_what_a_killed_writer_of_hdf5_left_is_removed_too(tmp_path, many):
-    """That of study.h5, figure.h5, cached meshes and VTK files stayed for ever."""
-    left = tmp_path / ".study.h5.7.tmp"
-    left.write_text("half")
-    os.utime(left, (0.0, 0.0))
-    write_hdf5(tmp_path / "study.h5", lambda file: None, is_one_of_many=many)
-    assert left.exists() == many
 
 
 def test_rows_of_a_checked_array_are_read_one_by_one(tmp_path):

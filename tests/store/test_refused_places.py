@@ -31,7 +31,6 @@ def read_only(tmp_path, monkeypatch):
     monkeypatch.setattr("hkflow.store.export.write_whole", refuse)
     monkeypatch.setattr("hkflow.store.run_folder.FileLock.acquire", refuse)
     monkeypatch.setattr(writing, "write_whole", refuse)
-    monkeypatch.setattr(writing, "_write_whole", refuse)
     return tmp_path
 
 

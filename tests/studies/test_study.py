@@ -317,7 +317,7 @@ def test_a_full_disk_is_told_with_the_file_that_it_has_no_room_for(
     path, out = write(HEAD + "[refine]\ndomain.cells = [16, 32]\n"), tmp_path / "out"
     study(path, out)
     monkeypatch.setattr(type(path), "write_bytes", full)
-    with pytest.raises(hkflow.RunFolderError, match=r"out/table.md: cannot be written \(No space"):
+    with pytest.raises(hkflow.RunFolderError, match=r"out/study.h5: cannot be written \(No space"):
         study(path, out)
     with pytest.raises(OSError) as caught:
         write_text(tmp_path / "page.md", "text")

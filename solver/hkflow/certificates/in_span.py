@@ -1,5 +1,5 @@
-"""Max-margins of few data in many inputs: the same as those of the data's coordinates in their
-span, with one coordinate more, which is 0.
+"""Max-margins and minima of few data in many inputs: the same as those of the data's coordinates in
+their span, with one coordinate more, which is 0.
 
     θ = (a, b),  a = Σ_h y_h q_h + y e:   θ·x depends on the y_h alone, and |y_h|² ≤ 1 − |b|²
 

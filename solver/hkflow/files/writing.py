@@ -29,14 +29,32 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Make a file that is either there in full or not there: write(temporary path), flush to disk,
     rename.
 
-    A kill before the rename leaves a file `.name.NUMBER.tmp` that nobody reads, and the next writer
-    of the same file removes. The number is random: threads have one PID, and so may processes of
-    two machines. A device or a pipe, as /dev/stdout, is written into, and the file that a link
-    points to is replaced, not the link.
+    A kill before the rename leaves a file `.name.NUMBER.tmp` that nobody reads; who replaces the
+    file that is there later removes it. The number is random: threads have one PID, and so may
+    processes of two machines. A device or a pipe, as /dev/stdout, is written into, and the file
+    that a link points to is replaced, not the link.
     """
-    written = _write_whole(path, write)
-    if written:
-        remove_left(written, f".{written.name[:50]}.", ".tmp")
+    if not path.name:  # as of the current folder
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        write(path)
+        return
+    path = path.resolve() if path.is_symlink() else path
+    is_replaced = path.exists()
+    # a name may have 255 bytes, and a letter up to 4
+    temporary = path.with_name(f".{path.name[:50]}.{int.from_bytes(os.urandom(6))}.tmp")
+    try:
+        write(temporary)
+        sync(temporary)
+        os.replace(temporary, path)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            error.filename = str(path)  # a full disk names none
+        raise
+    sync_names(path.parent)
+    if is_replaced:  # not for each of many snapshots, whose folder takes long to look through
+        remove_left(path, f".{path.name[:50]}.", ".tmp")
 
 
 def remove_left(path: Path, before: str, after: str) -> None:
@@ -52,30 +70,6 @@ def remove_left(path: Path, before: str, after: str) -> None:
             number = other.name.removeprefix(before).removesuffix(after)
             if number.isdecimal() and written - other.stat().st_mtime > ABANDONED:
                 other.unlink()
-
-
-def _write_whole(path, write):
-    """Do what `write_whole` does, but for what others have left; returns the path of the file, None
-    of a device."""
-    if not path.name:  # as of the current folder
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        write(path)
-        return None
-    path = path.resolve() if path.is_symlink() else path
-    # a name may have 255 bytes, and a letter up to 4
-    temporary = path.with_name(f".{path.name[:50]}.{int.from_bytes(os.urandom(6))}.tmp")
-    try:
-        write(temporary)
-        sync(temporary)
-        os.replace(temporary, path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-            error.filename = str(path)  # a full disk names none
-        raise
-    sync_names(path.parent)
-    return path
 
 
 def write_text(path: Path, text: str) -> None:
@@ -108,19 +102,13 @@ def for_user(path: Path, what: str) -> Iterator[None]:
 
 
 def write_hdf5(
-    path: Path,
-    fill: Callable[[h5py.File], object],
-    begun: Path | None = None,
-    is_one_of_many: bool = False,
-    **options: Any,
+    path: Path, fill: Callable[[h5py.File], object], begun: Path | None = None, **options: Any
 ) -> None:
     """Make an HDF5 file, whole: fill(file) is done in memory, since HDF5 crashes at the end of a
     process whose disk was full.
 
     begun : the file that it begins with, if any;  options : of h5py.File;  memory : the size of the
         file
-    is_one_of_many : whether its folder has so many that to look through it for what killed writers
-        left takes long
     """
     # bytes that nobody else holds are written to where they are, without a copy
     image = BytesIO(begun.read_bytes() if begun else b"")
@@ -128,8 +116,7 @@ def write_hdf5(
         fill(file)
     # not a view: it may outlive the image where writing fails, at which Python 3.12 crashes
     content = image.getvalue()
-    write = _write_whole if is_one_of_many else write_whole
-    write(path, lambda temporary: temporary.write_bytes(content))
+    write_whole(path, lambda temporary: temporary.write_bytes(content))
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

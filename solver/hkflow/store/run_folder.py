@@ -270,7 +270,7 @@ def unwritten(folder: str | Path, error: OSError) -> RunFolderError:
     """What is raised where a file of a run folder cannot be written."""
     reason = os.strerror(error.errno) if error.errno else error
     if not os.path.isdir(folder):  # which raises nothing
-        remedy = "It was moved or removed: 'hkflow resume' continues the run from where it is now."
+        remedy = "If it was moved, 'hkflow resume' continues the run from where it is now."
     elif snapshot_paths(folder):
         remedy = (
             "What was saved before is whole: make room, then continue with 'hkflow resume"
@@ -279,7 +279,7 @@ def unwritten(folder: str | Path, error: OSError) -> RunFolderError:
     else:
         remedy = (
             "Nothing was saved: make room, then run the case again, with --force (in Python"
-            " force=True) if into it."
+            " force=True) if into the same folder."
         )
     return RunFolderError(f"{folder}: cannot be written ({reason}). {remedy}")
 
@@ -304,7 +304,7 @@ def prepare_resume(folder: str | Path) -> tuple[dict, LoopState, Path | None, fl
     if newest is None:
         raise RunFolderError(
             f"{folder}: holds no intact snapshot to resume from; run the case again, with --force"
-            " (in Python force=True) if into it."
+            " (in Python force=True) if into the same folder."
         )
     state, _, meta = newest
     if sentence := missing_saves(folder, [one for some in metas.values() for one in some], damaged):

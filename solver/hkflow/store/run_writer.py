@@ -236,7 +236,7 @@ class RunWriter(Observer):
             file.attrs["sha256"] = checksum(arrays)
 
         path = snapshot_path(self.folder, metas[-1]["clock"]["step"])
-        write_hdf5(path, fill, is_one_of_many=True)
+        write_hdf5(path, fill)
         old, self.checkpoint = self.checkpoint, path if metas[-1]["save"] < 0 else None
         if old is not None and old != path:
             old.unlink(missing_ok=True)

@@ -44,7 +44,11 @@ LATEX = {
 
 
 def write_report(result: "StudyResult") -> None:
-    """Write table.md, table.tex, table.csv and study.h5, each whole or not at all."""
+    """Write study.h5, by which the folder is that of a study, then its tables, each whole or not at
+    all."""
+    write_hdf5(
+        result.folder / "study.h5", lambda file: _fill(file, result), libver=("v108", "v110")
+    )
     texts = {
         "table.md": markdown(result),
         "table.tex": latex(result),
@@ -52,9 +56,6 @@ def write_report(result: "StudyResult") -> None:
     }
     for name, text in texts.items():
         write_text(result.folder / name, text)
-    write_hdf5(
-        result.folder / "study.h5", lambda file: _fill(file, result), libver=("v108", "v110")
-    )
 
 
 def markdown(result: "StudyResult") -> str:
