@@ -29,6 +29,7 @@ PARTS = (
     "studies",
     "growth",
     "kernel_machines",
+    "minima",
 )
 PACKAGES = ("hkflow", "numpy", "numba", "torch", "jax", "ducc0", "PyMPDATA", "py-pde", "clawpack")
 BUSY = 15.0  # percent of the machine that others may use while two threads are measured

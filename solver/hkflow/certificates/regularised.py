@@ -24,7 +24,7 @@ from .in_span import span_of_data
 from .search import local_maxima
 
 MOST_ROUNDS, MOST_STEPS = 100, 300
-LULL = 10  # steps in which one of two near bounds has to improve
+LULL, LONG_LULL = 10, 30  # steps in which a bound has to improve, where they are near and not
 # rows of a least-squares problem that are so much larger than others ask for pivots
 STEEP = 1e7
 SHARE = 0.5  # of the highest peak: lower ones wait for a later round
@@ -323,8 +323,8 @@ class _Dual:
                 lowest, best, last = upper, w, steps
             if lower > highest:
                 highest, proof, last = lower, u, steps
-            ends = steps - last > LULL and _agree(highest, lowest, ROUGH)
-            if ends or _agree(highest, lowest, tolerance):
+            lull = LULL if _agree(highest, lowest, ROUGH) else LONG_LULL
+            if steps - last > lull or _agree(highest, lowest, tolerance):
                 break
             try:
                 step = self._step(Z, u, t, w)
