@@ -29,7 +29,7 @@ INTERNAL = {  # programs that import more, with the reason
     "benchmarks/deformation.py": "moves densities in a velocity that changes with time",
     "benchmarks/growth.py": "times and weighs the tree alone",
     "benchmarks/kernel_machines.py": "finds the same by nonnegative least squares alone",
-    "benchmarks/minima.py": "searches in all coordinates where the solver does in fewer",
+    "benchmarks/minima.py": "searches in all coordinates, and lets programmes go on",
     "benchmarks/particle_peers.py": "times the loop over steps, without what solve makes before",
     "benchmarks/point_sets.py": "tries other rules for bars than the one that is taken",
     "benchmarks/population.py": "compares the closed-form kernel with quadrature",

@@ -158,7 +158,6 @@ def test_what_cannot_be_saved_is_said_with_a_remedy_that_is_there(tmp_path, monk
 
     gone = unwritten(tmp_path / "moved", FileNotFoundError(errno.ENOENT, "gone"))
     assert "continues the run from where it is now" in str(gone)
-    lost = unwritten(
-        tmp_path / ("x" * 300), OSError(errno.EIO, "lost")
-    )  # as on a disk that is gone
+    # where looking at the folder fails as well, as on a disk that is gone
+    lost = unwritten(tmp_path / ("x" * 300), OSError(errno.EIO, "lost"))
     assert "continues the run from where it is now" in str(lost)
