@@ -528,3 +528,11 @@ def test_the_moment_problem_has_depth_two(tmp_path):
         match="flow.depth: the moment problem lives on a sphere, where it must be 2, got 3",
     ):
         hkflow.check(tmp_path / "deep.toml")
+
+
+def test_of_a_folder_that_is_no_case_it_is_said_what_it_is(tmp_path):
+    with pytest.raises(hkflow.CaseError, match="is a folder, not a case or study file.$"):
+        hkflow.check(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(hkflow.CaseError, match=f"'hkflow margin --from {tmp_path}'.$"):
+        hkflow.check(tmp_path)

@@ -91,6 +91,12 @@ def test_one_datum_is_met_along_itself():
     np.testing.assert_allclose(found.atoms.moment(), [-0.24, -0.32], rtol=1e-6, atol=0)
 
 
+def test_few_data_in_many_inputs_are_certified_in_their_span():
+    objective = problem("relu", n=2, d=39)
+    assert l1_interpolation(objective, BOTH).certified
+    assert not l1_interpolation(problem("relu", n=4, d=39), BOTH).certified  # no proof on S⁴
+
+
 def test_linear_features_give_the_least_norm():
     objective = replace(problem("linear", n=2, d=2), targets=np.array([1.0, -0.5]))
     norm = np.linalg.norm(np.linalg.lstsq(objective.inputs, objective.targets, rcond=None)[0])

@@ -94,6 +94,11 @@ def load_case(path: str | Path, overrides: Overrides = None) -> CaseFile:
 
 def read_toml(path: Path) -> str:
     """The text of a case or study file. Raises CaseError if it cannot be read or is no text."""
+    if path.is_dir():
+        typed = as_typed(path)
+        ways = f" It holds a run: 'hkflow resume {typed}' or 'hkflow margin --from {typed}'."
+        of_run = ways if (path / "run.json").is_file() else ""
+        raise CaseError(f"{printable(path)}: is a folder, not a case or study file.{of_run}")
     try:
         return read_text(path, MAX_CASE_BYTES)
     except OSError as error:

@@ -18,6 +18,7 @@ from ..errors import HkflowError
 from ..measures.point_measure import PointMeasure
 from ..objectives.losses import RISKS
 from ..objectives.objective import Objective
+from .in_span import span_of_data
 from .regularised import check_is_of_data, minimise
 from .search import is_searchable
 
@@ -83,7 +84,8 @@ def l1_interpolation(
             " with too few signs, have none."
         )
     lower, upper = float(found.dual @ y), atoms.mass
-    proved = is_searchable(objective.feature, objective.axes)
+    span = span_of_data(objective)  # where `minimise` searches
+    proved = is_searchable(objective.feature, (span.objective if span else objective).axes)
     close = upper - lower <= tolerance * upper
     return LeastMass(atoms, found.dual, lower, upper, residual, proved and close)
 
