@@ -262,24 +262,104 @@ def test_it_stands_in_the_place_of_what_it_chooses(case, table, key, value, word
         hkflow.check(case, **{f"{table}.{key}": value})
 
 
+TABLE = """
+[data]
+source = "file"
+file = "table.csv"
+label = "y"
+[objective]
+activation = "relu"
+loss = "logistic"
+bias = true
+[domain]
+kind = "signed-sphere"
+[flow]
+kind = "hellinger-kantorovich"
+[method]
+kind = "characteristics"
+accuracy = 1e-2
+[time]
+end = 5.0
+saves = 4
+"""
+
+
+@pytest.fixture
+def table(tmp_path):
+    """The path of a case with a file of data."""
+    rows = np.random.default_rng(5).standard_normal((12, 2)).round(3)
+    lines = [f"{a},{b},{np.sign(a * b):.0f}" for a, b in rows]
+    (tmp_path / "table.csv").write_text("\n".join(["a,b,y", *lines]))
+    (tmp_path / "table.toml").write_text(TABLE)
+    return tmp_path / "table.toml"
+
+
+@pytest.fixture
+def broken(tmp_path, press):
+    """Function (case, changes) -> folder of the run of a case that Ctrl-C broke off."""
+
+    def make(case, **changes):
+        press(3)
+        with pytest.raises(KeyboardInterrupt) as raised:
+            hkflow.run(case, output=tmp_path / "run", **changes)
+        press(-1)
+        run = raised.value.run
+        assert run.signal == signal.SIGINT and run.errors is None
+        return run.path
+
+    return make
+
+
+def same_bars(one, other):
+    """Whether two runs have the same error bars, to the bits."""
+    return one.companions == other.companions and all(
+        np.array_equal(getattr(one.bars[name], part), getattr(other.bars[name], part))
+        for name in {**one.bars, **other.bars}
+        for part in ("space", "time")
+    )
+
+
+@pytest.mark.parametrize("changes", [{}, {"method.accuracy": 3e-2}])
+def test_a_resumed_run_has_the_error_bars_of_an_undisturbed_one(table, tmp_path, broken, changes):
+    """They came from companions of its own, and were up to 3.5 times as wide."""
+    undisturbed = hkflow.run(table, output=tmp_path / "undisturbed", **changes)
+    resumed = hkflow.resume(broken(table, **changes))
+    assert resumed.errors.wanted == changes.get("method.accuracy", 1e-2) >= resumed.errors.reached
+    assert same_bars(resumed.errors, undisturbed.errors)
+
+
+def test_a_resumed_run_that_falls_short_is_followed_by_another(case, tmp_path, monkeypatch, broken):
+    grid = {"kind": "grid", "accuracy": 1e-4}
+
+    def short(file):
+        coarse = sizes.sized(file.case, 1)
+        return planning._choice(file, coarse, 1, of_axes(2, 2), 64, 1e-3, 1.0)
+
+    monkeypatch.setattr(planning, "plan", short)
+    undisturbed = hkflow.run(case, output=tmp_path / "undisturbed", method=grid)
+    folder = broken(case, method=grid)
+    resumed = hkflow.resume(folder)
+    assert resumed.errors.reached <= 1e-4 and same_bars(resumed.errors, undisturbed.errors)
+    assert resumed.path == folder and hkflow.load(tmp_path / "run.1").mesh.n_cells == 64
+    assert np.array_equal(resumed.predictions, undisturbed.predictions)
+
+
 @pytest.mark.parametrize("misses", [False, True])
-def test_a_resumed_run_is_judged(case, tmp_path, monkeypatch, press, misses):
-    """It ended without a word on its accuracy. One that misses it is not taken for the answer."""
-    press(3)
-    with pytest.raises(KeyboardInterrupt) as raised:
-        hkflow.run(case, output=tmp_path / "run")
-    monkeypatch.undo()
-    broken = raised.value.run
-    assert broken.signal == signal.SIGINT and broken.errors is None
-    wanted = read_case(case, {}).case.method.accuracy
+def test_without_its_data_a_resumed_run_is_judged_by_itself(
+    table, tmp_path, monkeypatch, broken, misses
+):
+    """One that misses its accuracy is not taken for the answer."""
+    folder, rows = broken(table), (tmp_path / "table.csv").read_text()
+    (tmp_path / "table.csv").unlink()
     with monkeypatch.context() as patch:
         if misses:
             patch.setattr(planning, "relative_error", lambda *_: (1.0, 1.0, 0.0))
-        bars = hkflow.resume(broken.path).errors
-    assert bars.wanted == wanted and (bars.limit == RESUMED) == misses
-    assert (bars.reached <= wanted) != misses
-    again = hkflow.run(case, output=tmp_path / "run")
-    assert again.errors.reached <= wanted
+        bars = hkflow.resume(folder).errors
+    assert bars.wanted == 1e-2 and (bars.limit == RESUMED) == misses
+    assert (bars.reached <= 1e-2) != misses
+    (tmp_path / "table.csv").write_text(rows)
+    again = hkflow.run(table, output=tmp_path / "run")
+    assert again.errors.reached <= 1e-2
     assert (tmp_path / "run.1").exists() == misses
 
 

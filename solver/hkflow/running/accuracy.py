@@ -139,12 +139,14 @@ def run_to_accuracy(
     force: bool | None,
     ranks: Alone,
     quiet: bool,
+    begun: Callable[["Attempt"], Run] | None = None,
 ) -> Run:
     """Make the run of a case that asks for an accuracy: as planned, and again with more at most
     twice; earlier ones are moved aside.
 
     run : function (file, folder, force, judge) that makes a run folder of a case, with error bars
         by a Judge;  force, ranks, quiet : as of hkflow.run
+    begun : function (judge) that ends the first run where that was broken off
     """
     if ranks.size > 1:
         raise CaseError(
@@ -161,7 +163,10 @@ def run_to_accuracy(
         if choice.seconds > LONG:
             say(f"An accuracy of {wanted:g} takes {choice}: about {choice.seconds:.1g} s.")
         judge = Attempt(choice, wanted, again == AGAIN)
-        made = run(choice.file, folder, True if again else force, judge)
+        if begun and not again:
+            made = begun(judge)
+        else:
+            made = run(choice.file, folder, True if again else force, judge)
         if not made.finished:
             return _unfinished(made, wanted)
         bars: Any = made.errors

@@ -18,7 +18,7 @@ from ..case.aliases import current
 from ..case.datasets import lines_of_data
 from ..case.described import described
 from ..case.functions import OwnFunctions, own_feature
-from ..case.load import CaseFile, toml_of
+from ..case.load import CaseFile, case_of_tables, toml_of
 from ..case.memory import estimated_memory
 from ..case.preparation import Preparation
 from ..case.records import resumed_records, stored_records
@@ -129,10 +129,7 @@ def run(
         if to_accuracy:
             from .accuracy import run_to_accuracy
 
-            def make(file, folder, force, judge):
-                judged = replace(session, judge=judge)
-                return _make(file, _stated(file), folder, force, mark, judged)
-
+            make = _maker(file, mark, session)
             made = run_to_accuracy(make, file, folder, force, ranks, quiet)
         else:
             made = _make(file, stated, folder, force, mark, session)
@@ -152,7 +149,8 @@ class Session:
     """Who computes a run, or goes on with it, and who looks on; as the arguments of `run`.
 
     records : {name: function of a State}, those that the case names included once it is read
-    given : the Problem, if it was made in Python;  judge : of a run that is made to an accuracy
+    given : the Problem, if it was made in Python
+    judge : of a run that is made to an accuracy;  asked : the CaseFile that asks for it
     """
 
     quiet: bool
@@ -162,6 +160,7 @@ class Session:
     records: Mapping[str, Callable]
     given: Problem | None = None
     judge: Judge | None = None
+    asked: CaseFile | None = None
 
 
 @dataclass(frozen=True)
@@ -198,6 +197,17 @@ def _met(found, given, quiet, watch):
     return found
 
 
+def _maker(asked, mark, session):
+    """The function of `run_to_accuracy` that makes a run folder of a case, for a CaseFile that asks
+    for an accuracy."""
+
+    def make(file, folder, force, judge):
+        judged = replace(session, judge=judge, asked=asked)
+        return _make(file, _stated(file), folder, force, mark, judged)
+
+    return make
+
+
 def _make(file, stated, folder, force, mark, session):
     """Make the run of a CaseFile in a folder; folder, force : as of `run`.
 
@@ -223,7 +233,7 @@ def _make(file, stated, folder, force, mark, session):
         inputs = problem.objective.inputs[:, :columns]
         header = _header(file, case, ranks) | _own(stated.own) | _prepared_by(problem)
         header |= _contradiction(problem, case, file.folder) | ({"mark": mark} if mark else {})
-        header |= {"accuracy": session.judge.wanted} if session.judge else {}
+        header |= _asked(session) if session.judge else {}
         with writing(folder):
             write_problem(folder, problem, inputs, header, _initial(problem, case))
 
@@ -303,29 +313,70 @@ def resume(
                 write_json(folder / "run.json", header | {"format": FORMAT})
             return found
 
+    session = Session(quiet, watch, observers, ranks, given)
     with ranks.together(), ExitStack() as held:
         state, clock, checkpoint, seconds = ranks.told(repair)
         stored = ranks.all(lambda: load(folder))
-        with doing(PREPARING, quiet):
-            method = ranks.all(lambda: build_method(stored.problem.distributed(ranks), stored.case))
-        ranks.all(lambda: _continue(method, state, clock, stored))
-        of_case = ranks.all(lambda: resumed_records(stored.own, given, folder))
-        judge = _judge_of(stored.header)
-        session = Session(quiet, watch, observers, ranks, of_case | given, judge=judge)
-        remark = _on_missing(stored.records, session.records, clock)
-        writer = RunWriter(folder, checkpoint, seconds)
-        made = _integrate(method, stored.case, writer, session, clock, remark)
+
+        def go_on(judge=None):
+            with doing(PREPARING, quiet):
+                method = ranks.all(
+                    lambda: build_method(stored.problem.distributed(ranks), stored.case)
+                )
+            ranks.all(lambda: _continue(method, state, clock, stored))
+            of_case = ranks.all(lambda: resumed_records(stored.own, given, folder))
+            judged = replace(session, records=of_case | given, judge=judge)
+            remark = _on_missing(stored.records, judged.records, clock)
+            writer = RunWriter(folder, checkpoint, seconds)
+            made = _integrate(method, stored.case, writer, judged, clock, remark)
+            held.close()  # where more than this run is made, it is moved aside
+            return made
+
+        wanted = stored.header.get("accuracy")
+        made = _to_accuracy(go_on, stored, session) if isinstance(wanted, float) else go_on()
     return _unless_interrupted(made, ranks)
 
 
-def _judge_of(header):
-    """What judges a run that is resumed, None unless it is one of those made to an accuracy."""
-    wanted = header.get("accuracy")
-    if not isinstance(wanted, float):
-        return None
-    from .accuracy import Attempt
+def _asked(session):
+    """What run.json says of a case that asks for an accuracy, by which it can be asked again."""
+    case = session.asked.case.model_dump(mode="json", exclude_unset=True)
+    asked = {"case": case, "folder": str(session.asked.folder.resolve())}
+    return {"accuracy": session.judge.wanted, "asked": asked}
 
-    return Attempt(None, wanted, True)
+
+def _to_accuracy(go_on, stored, session):
+    """The run that a resumed one of those made to an accuracy comes to: where the files of its case
+    are what they were, the coarse runs are made again, and what follows is that of an undisturbed
+    one.
+
+    go_on : function (judge) that makes the Run of the rest of it
+    """
+    from .accuracy import Attempt, run_to_accuracy
+
+    alone = Attempt(None, stored.header["accuracy"], True)
+    asked = _asked_again(stored) if session.ranks.size == 1 else None
+    if asked is None:
+        return go_on(alone)
+
+    def begun(judge):
+        resolved, _ = build_case(judge.choice.file)
+        same = toml_of(resolved) == stored.header["resolved_case"]
+        return go_on(judge if same else alone)
+
+    make, how = _maker(asked, stored.header["mark"], session), (session.ranks, session.quiet)
+    return run_to_accuracy(make, asked, stored.path, True, *how, begun)
+
+
+def _asked_again(stored):
+    """The CaseFile that asked for the accuracy of a run; None unless it states what it did then."""
+    try:
+        asked, text = stored.header["asked"], stored.header["case"]
+        file = replace(case_of_tables(asked["case"]), folder=Path(asked["folder"]), text=text)
+        stated = _stated(file)
+        same = mark_of(file.case, stated.problem, stated.own) == stored.header["mark"]
+    except (CaseError, KeyError, TypeError):
+        return None
+    return file if same else None
 
 
 def _on_missing(stored, records, clock):
