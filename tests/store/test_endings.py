@@ -344,3 +344,17 @@ def test_a_resumed_run_takes_back_what_an_earlier_session_said_of_its_end(tmp_pa
 def test_a_run_until_a_margin_ends_there_to_a_thousandth(wanted):
     s = hkflow.solve(a_problem("smooth-margin"), 1e6, until_margin=wanted)
     assert s.finished and wanted <= -s.records["objective"][-1] <= 1.001 * wanted
+
+
+def test_a_run_that_has_reached_its_end_is_resumed_as_it_is(tmp_path):
+    """All that was added to it was computed again; error bars that were asked for later were
+    lost."""
+    (tmp_path / "small.toml").write_text(CASE)
+    run = hkflow.run(tmp_path / "small.toml", tmp_path / "run", **{"error.companions": "none"})
+    keep(run, hkflow.error_bars(run, "own"))
+    before = {path: path.stat().st_mtime_ns for path in run.path.glob("*.*")}
+    assert hkflow.resume(run.path).errors is not None
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    (run.path / "results.h5").unlink()
+    hkflow.resume(run.path)
+    assert (run.path / "results.h5").exists()

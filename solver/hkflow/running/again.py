@@ -20,7 +20,7 @@ from ..solving.result import versions
 from ..store.contents import read_header
 from ..store.run import Run, load
 from ..store.run_folder import static_arrays
-from .error_bars import RESUMED
+from .error_bars import BROKEN_OFF, RESUMED
 
 
 def mark_of(case: Table, problem: Problem, own: OwnFunctions) -> str | None:
@@ -75,6 +75,26 @@ def is_whole(run: Run) -> bool:
     stopped = run.end.get("signal", True) is None and not run.end.get("observed")
     as_far = run.finished or stopped
     return bool(run.missing is None and as_far and run.end.get("complete", True))
+
+
+def has_all(folder: Path) -> bool:
+    """Whether the run in a folder has reached its end, with all that its case asks for, in files
+    that can be read: what resuming it leaves as it is."""
+    try:
+        run = load(folder)
+        whole = run.finished and is_whole(run) and load(folder / "results.h5").finished
+        errors, repeats, _ = run.errors, run.repeats, run.max_margin
+    except RunFolderError:
+        return False
+    case = run.case
+    many = getattr(case.method, "repeats", 1) > 1 and case.data.source != "arrays"
+    asked = [(errors, case.error.companions != "none"), (repeats, many)]
+    there = all(one is not None or not wanted for one, wanted in asked)
+    remarks = [one.remark for one in (errors, repeats) if one] + [
+        repeats.without if repeats else ""
+    ]
+    broken_off = any(remark.startswith(BROKEN_OFF) for remark in remarks)
+    return whole and there and not broken_off
 
 
 @cache

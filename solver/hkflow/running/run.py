@@ -49,7 +49,7 @@ from ..store.run_folder import (
 )
 from ..store.run_writer import RunWriter
 from . import ahead
-from .again import git_commit, is_whole, mark_of, same_run
+from .again import git_commit, has_all, is_whole, mark_of, same_run
 from .check import build_case, build_method, read_case, records_of
 from .ending import ended
 from .error_bars import Judge
@@ -289,7 +289,7 @@ def resume(
     watch: bool = False,
 ) -> Run:
     """Continue an interrupted run to the bits that it would have had without the interruption, and
-    return its Run.
+    return its Run; one that has reached its end stays as it is.
 
     observers, watch, ranks : as for `run`, ranks as many as one likes; all must see the folder
     records : as for `run`. Those that the case names go on by themselves, by functions that are
@@ -315,6 +315,9 @@ def resume(
 
     session = Session(quiet, watch, observers, ranks, given)
     with ranks.together(), ExitStack() as held:
+        if not (observers or given) and ranks.told(lambda: has_all(folder)):
+            made: Any = None if ranks.rank else load(folder)
+            return made
         state, clock, checkpoint, seconds = ranks.told(repair)
         stored = ranks.all(lambda: load(folder))
 
