@@ -130,6 +130,15 @@ def test_repeats_have_seeds_where_something_is_drawn(make, method, seeds):
     assert [m.file.case.seed for m in study.members] == seeds
 
 
+def test_seeds_of_repeats_begin_at_the_one_that_is_set(make):
+    """All repeats had that seed, and their standard error was 0."""
+    method = 'method = {kind = "particles", points = "random", particles = 8}'
+    study = make(f"repeats = 3\n[set]\nseed = 5\n{method}\n[sweep]\ntime.end = [0.1]")
+    assert [m.file.case.seed for m in study.members] == [5, 6, 7]
+    study = make(f"repeats = 2\n[set]\n{method}\n[sweep]\nseed = [0, 9]")
+    assert [m.file.case.seed for m in study.members] == [0, 1, 9, 10]
+
+
 @pytest.mark.parametrize(
     "text, message",
     [

@@ -236,7 +236,7 @@ def _repeated(path, group, level, case, changes, repeats):
     try:
         file = load_case(place, changes)
         resolve(file.case, file.folder)
-        if repeats > 1 and "seed" not in changes and needs_seed(file.case):
+        if repeats > 1 and needs_seed(file.case):
             seeds = range(file.case.seed, file.case.seed + repeats)
             load_case(place, changes | {"seed": seeds[-1]})  # the largest is a seed, too
     except CaseError as error:
