@@ -68,6 +68,22 @@ def test_every_record_can_be_drawn(name, log_scale):
         assert GAMMA in texts and any("certified to 1e-7" in text for text in texts)
 
 
+def test_hundreds_of_groups_leave_room_for_their_curves():
+    """A legend of all of them covered the panels, from above the picture to below it."""
+    runs = [member(units, 0) for units in range(10, 310)]
+    for k, run in enumerate(runs):
+        keys = run.case.model_dump() | {"time": {"end": k % 7}}
+        run.case.model_dump = lambda keys=keys: keys
+    figure, texts = drawn(Runs(groups_of(runs), ("objective", "mass")))
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    ends = [legend.get_window_extent().y1] + [ax.get_tightbbox().y0 for ax in figure.axes]
+    assert ends[0] <= min(ends[1:]) and len(legend.get_texts()) == 32
+    assert "32 of 300 are named" in " ".join(texts)
+    colors = {line.get_color() for line in figure.axes[0].lines}
+    assert len(colors) > 100
+
+
 def test_gammas_that_differ_are_bands_of_groups_or_their_lines():
     runs = [member(units, seed) for units in (10, 20) for seed in range(3)]
     for run, value in zip(runs, (0.3, 0.35, 0.4, 0.5, 0.5, 0.5), strict=True):

@@ -9,7 +9,7 @@ import hkflow
 from hkflow import plots
 from hkflow.certificates.margin import MaxMargin
 from hkflow.plots import decision
-from hkflow.plots.figures import legend_columns
+from hkflow.plots.figures import MOST_ENTRIES, legend_below, legend_columns, legend_height
 from hkflow.plots.records import draw_margins
 from hkflow.problem.flow import Flow
 
@@ -26,6 +26,21 @@ from hkflow.problem.flow import Flow
 )
 def test_legends_have_as_many_columns_as_there_is_room_for(words, width, wanted):
     assert legend_columns(words, width) == wanted
+
+
+def test_legends_of_hundreds_of_lines_name_some_and_say_so():
+    """All of 500 made a picture of two metres, or covered it."""
+    figure = Figure(figsize=(plots.PAGE, 3.0), layout="constrained")
+    ax = figure.subplots()
+    for k in range(500):
+        ax.plot([0.0, k], label=f"m = {k}")
+    legend_below(figure, ax)
+    (legend,) = figure.legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert len(texts) == MOST_ENTRIES and texts[0] == "m = 0" and texts[-1] == "m = 499"
+    assert legend.get_title().get_text() == "32 of 500 are named"
+    assert 0.5 < legend_height([f"m = {k}" for k in range(500)], 5) < 1.5
+    assert legend_height(["one"], 5) == 0.0
 
 
 @pytest.mark.parametrize(("concentration", "cut"), [(20.0, True), (0.5, False)])

@@ -1,20 +1,33 @@
 """Studies: errors against resolution with slope triangles, errors against work, and values against
 what is swept."""
 
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from matplotlib import colormaps
 
 from ..solving.registry import record_of
 from ..studies.file import described, in_words, readable
 from ..studies.report import TITLES
 from ..studies.study import StudyResult
 from . import overlay
-from .figures import COLUMN, PAGE, AnyFigure, Saves, legend_below, legend_columns, write_figure
+from .figures import (
+    COLUMN,
+    PAGE,
+    AnyFigure,
+    Saves,
+    legend_below,
+    legend_columns,
+    legend_height,
+    thinned,
+    write_figure,
+)
 from .shown import plain
 
 MARKERS = "os^Dv<>pX*"
 PANELS = 3  # errors that are drawn, at most
+INSIDE = 6  # lines that a legend inside a panel has room for
 
 
 def save_study(result: StudyResult) -> Path:
@@ -43,13 +56,19 @@ def height(result: StudyResult, wide: bool) -> float:
     """Inches of the figure: for its rows of panels, the title and the legend."""
     if result.study.table.curves:
         return overlay.height(_curves(result), wide)
-    words = [described(group) for group in in_words(result.study.groups)]
-    columns = legend_columns(words, PAGE if wide else COLUMN)
-    return (
-        0.4
-        + _rows(len(_panels(result)), wide) * (2.2 if wide else 2.0)
-        + 0.16 * -(-len(words) // columns) * (len(words) > 1)
-    )
+    words = _below(result)
+    columns = legend_columns(thinned(words), PAGE if wide else COLUMN)
+    panels = _rows(len(_panels(result)), wide) * (2.2 if wide else 2.0)
+    return 0.4 + panels + legend_height(words, columns)
+
+
+def _below(result):
+    """The words of the legend below the panels, none where there is none."""
+    groups = in_words(result.study.groups)
+    if result.study.levels:
+        return [described(group) for group in groups if group]
+    lines = dict.fromkeys(", ".join(_rest(group, list(group)[1:])) for group in groups)
+    return list(lines) if len(lines) > INSIDE else []
 
 
 def draw_study(
@@ -73,11 +92,11 @@ def draw_study(
             _draw_work(ax, result, result.names[0] if result.names else None)
         else:
             _draw_errors(ax, result, what)
-    groups = result.study.groups
-    if result.study.levels and any(groups):
+    if _below(result):
         legend_below(figure, axes[0])
 
 
+@lru_cache(maxsize=1)  # of the height, and of every format
 def _curves(result):
     """The runs whose records are drawn over time."""
     return overlay.together([result], result.study.table.curves)
@@ -193,8 +212,11 @@ def _draw_values(ax, result, name):
     groups, words = result.study.groups, in_words(result.study.groups)
     key, *others = groups[0] or {"": 0}
     numbers = all(isinstance(group.get(key), int | float) for group in groups)
-    for place, chosen in enumerate(dict.fromkeys(_rest(group, others) for group in words)):
-        mine = [g for g, group in enumerate(words) if _rest(group, others) == chosen]
+    lines: dict[tuple[str, ...], list[int]] = {}
+    for g, group in enumerate(words):
+        lines.setdefault(_rest(group, others), []).append(g)
+    scale = len(lines) > len(MARKERS) * overlay.FLAT  # beyond which colours and marks come again
+    for place, (chosen, mine) in enumerate(lines.items()):
         x = [groups[g][key] for g in mine] if numbers else np.arange(len(mine))
         values = np.array([[o.values.get(name, np.nan) for o in result.of(g, 0)] for g in mine])
         bars = (
@@ -204,6 +226,7 @@ def _draw_values(ax, result, name):
             x,
             values.mean(axis=1),
             bars,
+            color=colormaps["viridis"](place / len(lines)) if scale else None,
             marker=MARKERS[place % len(MARKERS)],
             markersize=3,
             capsize=2,
@@ -224,7 +247,7 @@ def _draw_values(ax, result, name):
         ax.set_xscale("log")
     elif numbers:
         ax.set_xscale("symlog", linthresh=min([abs(g[key]) for g in groups if g[key]], default=1.0))
-    if others:
+    if others and len(lines) <= INSIDE:
         ax.legend()
     ax.set_xlabel(key)
     ax.set_ylabel(record_of(name).label)
@@ -236,4 +259,4 @@ def _rest(group, others):
 
 def _groups(result):
     """Every group and its colour."""
-    return [(group, f"C{group % 7}") for group in range(len(result.study.groups))]
+    return [(group, f"C{group % overlay.FLAT}") for group in range(len(result.study.groups))]

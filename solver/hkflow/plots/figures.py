@@ -10,6 +10,7 @@ from functools import partial
 from importlib.resources import as_file, files
 from io import BytesIO
 from pathlib import Path
+from typing import TypeVar
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -22,9 +23,11 @@ from ..files.writing import for_user, write_whole
 
 AnyFigure = Figure | SubFigure
 Saves = Sequence[int] | None  # that have axes and colours in common with the one drawn
+T = TypeVar("T")
 COLUMN, PAGE = 85 / 25.4, 175 / 25.4  # inches: the widths of the style without a journal
 ENTRY = 1.05  # inches of an entry of a legend, at least
 MARKER, LETTER = 0.4, 0.06  # inches of its mark and of a letter
+ROW, MOST_ENTRIES = 0.16, 32  # inches of a row of a legend, and its entries
 FORMATS = (".pdf", ".pgf", ".png", ".svg")
 TEX = ("lualatex", "xelatex", "pdflatex")  # any of which .pgf needs, to measure text
 
@@ -194,10 +197,33 @@ def legend_columns(words: Sequence[str], width: float) -> int:
     return max(1, int(width / max(ENTRY, MARKER + LETTER * longest)))
 
 
+def legend_height(words: Sequence[str], columns: int) -> float:
+    """Inches of the rows of a legend in so many columns, and of what says how many it leaves out;
+    0 for one entry alone, which needs no legend."""
+    count = len(thinned(words)) if len(words) > 1 else 0
+    return ROW * (-(-count // columns) + (len(words) > count > 0))
+
+
+def thinned(entries: Sequence[T]) -> list[T]:
+    """The entries of a legend that are shown: all, or MOST_ENTRIES of them from the first to the
+    last, beyond which a legend would fill the picture."""
+    if len(entries) <= MOST_ENTRIES:
+        return list(entries)
+    last, between = len(entries) - 1, MOST_ENTRIES - 1
+    return [entries[k * last // between] for k in range(MOST_ENTRIES)]
+
+
+def left_out(count: int) -> str:
+    """What a legend says of entries that it leaves out; "" if it has all of them."""
+    return f"{MOST_ENTRIES} of {count} are named" if count > MOST_ENTRIES else ""
+
+
 def legend_below(figure: AnyFigure, ax: Axes, title: str | None = None) -> None:
     """One legend for all axes of a figure, from the labels of one of them, in as many columns as
     its width has room for."""
     handles, words = ax.get_legend_handles_labels()
+    title = "\n".join(filter(None, (title, left_out(len(words))))) or None
+    handles, words = thinned(handles), thinned(words)
     columns = legend_columns(words, figure.bbox.width / figure.dpi)
     figure.legend(
         handles, words, loc="outside lower center", ncols=min(columns, len(words)), title=title

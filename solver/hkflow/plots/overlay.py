@@ -17,7 +17,7 @@ from ..solving.registry import RECORDS, are_per_mass, in_units_of_one, record_of
 from ..solving.result import Result
 from ..store.run import load
 from ..studies.study import StudyResult
-from .figures import AnyFigure, Saves
+from .figures import COLUMN, PAGE, ROW, AnyFigure, Saves, left_out, legend_height, thinned
 from .records import relative_to_largest, scale_of_objective, scale_time, scale_values
 from .shown import plain
 
@@ -115,7 +115,9 @@ def height(runs: Runs, wide: bool) -> float:
     """Inches of the picture: for its panels, the title and the legend."""
     rows, columns = shape(len(runs.of), wide)
     panel = 2.6 if len(runs.of) == 1 else 2.0
-    return rows * panel + 0.2 * bool(runs.title) + 0.16 * (2 + len(runs.groups) // (4 * columns))
+    words = [plain(group.label) for group in runs.groups]
+    legend = legend_height(words, _legend_columns(words, PAGE if wide else COLUMN))
+    return rows * panel + 0.2 * bool(runs.title) + 2 * ROW + legend
 
 
 def draw_overlay(figure: AnyFigure, runs: Runs, save: int = -1, shared: Saves = None) -> None:
@@ -146,6 +148,8 @@ def looks_of(groups: Sequence[Group]) -> list[dict]:
     for infinite width; else the colours of the style, and dashes, between which the other of two
     curves that agree is seen."""
     order = order_of(groups) if len(groups) > 1 else None
+    if order is None and len(groups) > FLAT * len(DASHES):  # which would come again
+        order = list(map(float, range(len(groups))))
     if order is None:
         return [
             {"color": f"C{k % FLAT}", "linestyle": DASHES[k % len(DASHES)]}
@@ -283,9 +287,15 @@ def _draw_legend(figure, axes, title):
             entries.setdefault(label, handle)
     if not entries:
         return
-    longest = max(len(label.replace(GAMMA, "γℓ")) for label in entries)
-    columns = int(figure.bbox.width / figure.dpi / (HANDLE + LETTER * longest))
+    words = thinned(list(entries))
+    title = "\n".join(filter(None, (title, left_out(len(entries)))))
     figure.legend(
-        entries.values(), entries.keys(), loc="outside lower center",
-        ncols=int(np.clip(columns, 1, len(entries))), title=title or None,
+        [entries[word] for word in words], words, loc="outside lower center",
+        ncols=_legend_columns(words, figure.bbox.width / figure.dpi), title=title or None,
     )  # fmt: skip
+
+
+def _legend_columns(words, width):
+    """How many columns of a legend's words there is room for in a width in inches."""
+    longest = max(len(word.replace(GAMMA, "γℓ")) for word in words)
+    return int(np.clip(width / (HANDLE + LETTER * longest), 1, len(words)))
