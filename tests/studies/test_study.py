@@ -24,7 +24,7 @@ import hkflow
 from hkflow.case.load import case_of_tables, load_case
 from hkflow.files.writing import write_text
 from hkflow.plots import draw
-from hkflow.plots.convergence import save_study
+from hkflow.plots.convergence import height, save_study
 from hkflow.store.run_folder import lock
 from hkflow.studies import members
 from hkflow.studies.members import compute_all, is_finished, key_of
@@ -290,6 +290,18 @@ def test_cases_of_different_dimensions_have_no_order_in_common(write, tmp_path):
     assert not (tmp_path / "out").exists()  # before anything runs
 
 
+def test_the_picture_of_a_sweep_has_the_height_of_its_panels(write, tmp_path, here):
+    """Not that of a legend of every run, which it does not have; lines that are too many to be
+    named inside the panels are named below them."""
+    decays = [round(0.01 * k, 2) for k in range(1, 9)]
+    swept = f"[sweep]\nflow.noise = [0.0, 0.1]\nobjective.weight_decay = {decays}\n"
+    result = study(write(HEAD + "domain.cells = 16\n" + swept), tmp_path / "out")
+    assert height(result, True) < 0.4 + 2.2 + 0.6
+    words = [f"objective.weight_decay = {decay:g}" for decay in decays]
+    assert set(words) <= set(legible(draw("convergence", result)))
+    assert [ax.get_legend() for ax in draw("convergence", result).axes] == [None, None]
+
+
 def test_repeats_are_taken_together(write, tmp_path, here):
     text = (
         HEAD + 'method = {kind = "particles", points = "random", tolerance ='
@@ -458,6 +470,22 @@ def test_runs_say_by_which_signal_their_study_was_broken_off(attack, tmp_path):
     assert received == attack and not finished
     assert status.startswith(f"Interrupted by {attack.name} at t ="), status
     assert hkflow.load(tmp_path / "run").status == status
+
+
+def test_a_process_that_starts_hears_an_interruption_without_a_traceback(tmp_path, capfd):
+    """What it imports takes a second or two, in which Ctrl-C was a KeyboardInterrupt anywhere."""
+    tasks = {tmp_path / "run": load_case(CASE, {"time": {"end": 2.0, "saves": 5}})}
+
+    def interrupt():
+        while not active_children():
+            time.sleep(0.01)
+        time.sleep(0.5)  # in its imports
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    outcomes, received = compute_all(tasks, 1, 1, None, lambda folder, outcome: None)
+    assert received == signal.SIGINT and "Traceback" not in capfd.readouterr().err
+    assert outcomes == {tmp_path / "run": (False, "Interrupted with its study")}
 
 
 def test_ctrl_c_raises_once_the_tables_are_written(write, tmp_path, monkeypatch, press):

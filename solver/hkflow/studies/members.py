@@ -20,7 +20,7 @@ from concurrent.futures import (
 )
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, resource_tracker
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -107,6 +107,8 @@ def compute(folder: Path, file: CaseFile, threads: int, study: str = "") -> tupl
     from ..running.run import resume, run
 
     folder = Path(folder)
+    if stopping.is_set():  # as by a signal that came while this process started
+        return False, "Interrupted with its study"
     stepping.clear()
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
     try:
@@ -219,7 +221,9 @@ def _drain(executor, room, break_off, tasks, threads, study, interrupt, done):
         while running or waiting and not interrupt.received:
             while waiting and len(running) < room and not interrupt.received:
                 folder, file = waiting.pop(0)
-                running[executor.submit(compute, str(folder), file, threads, study)] = folder
+                with _starting():
+                    future = executor.submit(compute, str(folder), file, threads, study)
+                running[future] = folder
             ended, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
             for future in ended:
                 done(running[future], _outcome(future))
@@ -230,6 +234,21 @@ def _drain(executor, room, break_off, tasks, threads, study, interrupt, done):
     except BrokenExecutor:
         return list(running.values())
     return []
+
+
+@contextmanager
+def _starting():
+    """Processes that start meanwhile hear SIGINT from where `_begin_worker` lets them: before, it
+    would be a traceback among what they import."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # which starts a process, and lets SIGINT through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _outcome(future):
@@ -317,6 +336,8 @@ def _begin_worker(study, shared):
     signal.signal(signal.SIGINT, _interrupted)
     signal.signal(signal.SIGTERM, lambda *_: leaving.set())
     threading.Thread(target=_watch, args=(study,), daemon=True).start()
+    if hasattr(signal, "pthread_sigmask"):  # one that came since `_starting` comes now
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _watch(study):
