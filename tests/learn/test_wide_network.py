@@ -175,7 +175,8 @@ def test_the_order_of_inputs_in_memory_changes_no_bit(rng):
         ({"activation": np.tanh}, "of a function of your own take hkflow.ridge"),
         ({"class_weight": "even"}, "'class_weight' parameter"),
         ({"class_weight": {0: -1.0}}, "Weights of classes must be at least 0"),
-        ({"class_weight": {0: 0.0, 1: 0.0, 2: 0.0}}, "not all 0, got"),
+        ({"class_weight": {0: 0.0, 1: 0.0, 2: 0.0}}, "not all 0 and not infinite, got"),
+        ({"class_weight": {0: np.inf}}, r"not infinite, got \{0: inf, 1: 1.0"),
         ({"particles": 41}, "particles must be even"),
         ({"bias": "no"}, "bias must be True or False, got 'no'"),
         ({"time": 0.0}, "time must be"),
@@ -236,6 +237,38 @@ def test_softmax_of_two_classes_decides_by_their_difference():
     np.testing.assert_allclose(p, 1.0 / (1.0 + np.exp(h[:, 0] - h[:, 1])), rtol=1e-10)
     with pytest.raises(ValueError, match="Unknown activation of vectors 'squared-relu'"):
         WideNetworkClassifier("squared-relu", loss="softmax").fit(X, y)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("losses", [("softmax", "logistic"), ("logistic", "softmax")])
+def test_a_loss_that_is_set_after_the_fit_changes_nothing_before_the_next(losses, classes):
+    """What predicts is what was fitted: of a softmax of two classes one output of the two decided,
+    and networks of one against the rest had probabilities of a softmax."""
+    X, y = blobs(classes=classes)
+    fitted = WideNetworkClassifier(loss=losses[0], **QUICK).fit(X, y)
+    h, p = fitted.decision_function(X), fitted.predict_proba(X)
+    fitted.set_params(loss=losses[1])
+    np.testing.assert_array_equal(fitted.decision_function(X), h)
+    np.testing.assert_array_equal(fitted.predict_proba(X), p)
+    assert hasattr(fitted.set_params(loss="exponential"), "predict_proba")
+    assert not hasattr(fitted.fit(X, y), "predict_proba")
+    assert not hasattr(WideNetworkClassifier(loss=["softmax"]), "predict_proba")
+
+
+@pytest.mark.parametrize("made", [WideNetworkClassifier, WideNetworkRegressor])
+def test_a_fit_that_is_broken_off_leaves_the_one_before_it(made, monkeypatch):
+    """Its classes and scales belonged to other networks: predictions were of neither fit."""
+    X, y = blobs(classes=2)
+    fitted = made(**QUICK).fit(X, y)
+    wanted = fitted.predict(X)
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hkflow.learn.wide_network.solve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(10.0 + X, 5 * y + 1)
+    np.testing.assert_array_equal(fitted.predict(X), wanted)
 
 
 @pytest.mark.parametrize("activation", ["absolute-value", "relu"])

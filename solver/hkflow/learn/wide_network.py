@@ -132,6 +132,12 @@ class WideNetwork(BaseEstimator):
         return FEATURES[self.activation]
 
 
+def _has_probabilities(classifier):
+    """Whether the loss of a classifier says what probabilities its classes have."""
+    risk = classifier._risk()
+    return risk is not None and risk.name in PROBABLE
+
+
 class WideNetworkClassifier(ClassifierMixin, WideNetwork):
     """An infinitely wide two-layer network as a classifier: two classes by the sign of
     h(x) = ∫ φ(θ, x) dν(θ), more by one network for each class against the rest, or by softmax.
@@ -184,26 +190,30 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
         check_classification_targets(y)
         X, y, weights = self._counted(X, y, sample_weight)
         check_choice("loss", self.loss, LOSSES)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
             raise ValueError(
-                f"A classifier needs data of two classes, got one class alone: {self.classes_[0]}."
+                f"A classifier needs data of two classes, got one class alone: {classes[0]}."
             )
-        weights = self._by_class(codes, weights)
-        self.scaler_ = _scaler_of(X, weights)
-        inputs = self.scaler_.transform(X)
-        risk, count = LOSSES[self.loss], len(self.classes_)
+        weights = self._by_class(classes, codes, weights)
+        scaler = _scaler_of(X, weights)
+        inputs = scaler.transform(X)
+        risk, count = LOSSES[self.loss], len(classes)
         if risk.coupled:
-            self.solutions_ = [self._solved(inputs, codes.astype(float), weights, risk, count)]
+            solutions = [self._solved(inputs, codes.astype(float), weights, risk, count)]
         else:
-            self.solutions_ = [
+            solutions = [
                 self._solved(inputs, np.where(codes == k, 1.0, -1.0), weights, risk)
                 for k in (range(count) if count > 2 else [1])
             ]
-        self.margin_ = np.array([_margin(solution) for solution in self.solutions_])
+        margin = np.array([_margin(solution) for solution in solutions])
+        # together, so that a fit that is broken off leaves those of the one before it
+        self.classes_, self.scaler_, self.solutions_, self.margin_ = (
+            classes, scaler, solutions, margin,
+        )  # fmt: skip
         return self
 
-    def _by_class(self, codes, weights):
+    def _by_class(self, classes, codes, weights):
         """Weights of data times those of their classes; their sum is 1."""
         if self.class_weight is None:
             return weights
@@ -211,20 +221,20 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             factors = 1.0 / np.bincount(codes, weights)
         else:
-            labels = self.classes_[codes]
-            factors = compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
+            labels = classes[codes]
+            factors = compute_class_weight(self.class_weight, classes=classes, y=labels)
         weights = weights * factors[codes]
-        if not (weights.min() >= 0.0 and weights.any()):
+        if not (weights.min() >= 0.0 and 0.0 < weights.sum() < np.inf):
             raise ValueError(
-                "Weights of classes must be at least 0 and not all 0, got"
-                f" {dict(zip(self.classes_.tolist(), factors.tolist(), strict=True))}."
+                "Weights of classes must be at least 0, not all 0 and not infinite, got"
+                f" {dict(zip(classes.tolist(), factors.tolist(), strict=True))}."
             )
         return weights / weights.sum()
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """h(x), (n,) for two classes, of which positive numbers mean the second, or (n, n_classes);
         of a smooth-margin loss, whose mass may be beyond numbers, h(x)/|ν|."""
-        X, risk = self._prepared(X), LOSSES[self.loss]
+        X, risk = self._prepared(X), self._risk()
         normalised = risk.scaled is not None
         h = np.column_stack([s.predict(X, normalised=normalised) for s in self.solutions_])
         if len(self.classes_) > 2:
@@ -236,20 +246,26 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
         h = self.decision_function(X)
         return self.classes_[(h > 0.0).astype(int) if h.ndim == 1 else h.argmax(axis=1)]
 
-    @available_if(lambda self: self.loss in PROBABLE)
+    def _risk(self):
+        """The loss of the fit, whatever `loss` was set to since; before it that of `loss`."""
+        if hasattr(self, "solutions_"):
+            return self.solutions_[0].problem.objective.risk
+        return LOSSES.get(self.loss) if isinstance(self.loss, str) else None
+
+    @available_if(_has_probabilities)
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Probabilities of the classes (n, n_classes), of the logistic loss: 1/(1 + e^−h), for more
         than two classes over their sum; of softmax e^h over their sum."""
         return np.exp(self.predict_log_proba(X))
 
-    @available_if(lambda self: self.loss in PROBABLE)
+    @available_if(_has_probabilities)
     def predict_log_proba(self, X: ArrayLike) -> Floats:
         """Logarithms of the probabilities (n, n_classes), to rounding where these are tiny."""
         h = self.decision_function(X)
         several = h.ndim == 2
         if not several:
             h = np.column_stack([-h, h])
-        logs = h if several and self.loss == "softmax" else -np.logaddexp(0.0, -h)
+        logs = h if several and self._risk().coupled else -np.logaddexp(0.0, -h)
         return logs - np.logaddexp.reduce(logs, axis=1, keepdims=True)
 
 
@@ -279,10 +295,11 @@ class WideNetworkRegressor(RegressorMixin, WideNetwork):
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", y_numeric=True)
         X, y, weights = self._counted(X, y, sample_weight)
         y = _of_fit(np.asarray(y, dtype=np.float64), "Targets")[:, None]
-        self.scaler_ = _scaler_of(X, weights)
-        self._target = _scaler_of(y, weights)
-        targets = self._target.transform(y)[:, 0]
-        self.solution_ = self._solved(self.scaler_.transform(X), targets, weights, RISKS["square"])
+        scaler, target = _scaler_of(X, weights), _scaler_of(y, weights)
+        targets = target.transform(y)[:, 0]
+        solution = self._solved(scaler.transform(X), targets, weights, RISKS["square"])
+        # together, so that a fit that is broken off leaves those of the one before it
+        self.scaler_, self._target, self.solution_ = scaler, target, solution
         return self
 
     def predict(self, X: ArrayLike) -> Floats:
