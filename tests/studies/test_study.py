@@ -302,6 +302,23 @@ def test_the_picture_of_a_sweep_has_the_height_of_its_panels(write, tmp_path, he
     assert [ax.get_legend() for ax in draw("convergence", result).axes] == [None, None]
 
 
+def test_results_that_were_cut_off_are_made_again(write, tmp_path, here):
+    """Of snapshots that are all there; the run was not measured, whenever the study was called.
+    Others, whose damage is inside, are told with the remedy."""
+    path, folder = write(HEAD + "[sweep]\nflow.noise = [0.0, 0.1]\n"), tmp_path / "out"
+    first = study(path, folder)
+    wanted, results = table_of(folder), first.outcomes[1].folder / "results.h5"
+    os.truncate(results, 3000)
+    assert study(path, folder).complete and same(table_of(folder), wanted)
+    with h5py.File(results, "r+") as file:
+        del file["records"]
+    result = study(path, folder)
+    assert not result.complete
+    assert result.outcomes[1].problem.endswith("; without this file, the same study makes it again")
+    results.unlink()
+    assert study(path, folder).complete and same(table_of(folder), wanted)
+
+
 def test_repeats_are_taken_together(write, tmp_path, here):
     text = (
         HEAD + 'method = {kind = "particles", points = "random", tolerance ='

@@ -32,6 +32,7 @@ from ..arguments import Floats
 from ..case.load import CaseFile, toml_of
 from ..case.schema.case import CertificateTable, ErrorTable
 from ..errors import CaseError, HkflowError
+from ..files.reading import open_hdf5
 from ..files.userfiles import read_text, size_of
 from ..methods.method import Method
 from ..solving.interrupts import Interrupts
@@ -92,11 +93,15 @@ def key_of(file: CaseFile) -> str:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a finished run lies in a folder, with all that its case asks for."""
+    """Whether a finished run lies in a folder, with all that its case asks for; a results.h5 that
+    was cut off is none, and is made again."""
     try:
         end = json.loads(read_text(folder / "status.json"))
         whole = end["finished"] is True and end.get("complete", True)
-        return whole and (folder / "results.h5").is_file()
+        if whole:
+            with open_hdf5(folder / "results.h5"):
+                return True
+        return False
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 

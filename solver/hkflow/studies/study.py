@@ -262,7 +262,9 @@ def _measured(what, folder, folders, outcomes, received, dim):
                     run, against, read, _reference(what, places, member, against)
                 )
         except RunFolderError as error:  # of one member, as where another process resumes it
-            finished, problem = False, str(error)
+            finished, problem = False, str(error).removesuffix(".")
+            if (place / "results.h5").exists():
+                problem += "; without this file, the same study makes it again"
         found.append(Outcome(member, place, finished, status, errors, values, work, problem))
     measured = {name for outcome in found for name in outcome.errors}
     names = [name for name in what.table.errors or ERRORS if name in measured]
