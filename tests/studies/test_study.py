@@ -302,6 +302,19 @@ def test_the_picture_of_a_sweep_has_the_height_of_its_panels(write, tmp_path, he
     assert [ax.get_legend() for ax in draw("convergence", result).axes] == [None, None]
 
 
+def test_swept_tables_that_are_called_as_a_record_keep_their_column(write, tmp_path, here):
+    """The objectives' numbers took the place of what tells their runs apart."""
+    base = "activation = 'linear', loss = 'square'"
+    swept = f"[sweep]\nobjective = [{{{base}, weight_decay = 0.1}}, {{{base}}}]\n"
+    result = study(write(HEAD + swept), tmp_path / "out")
+    columns = table_of(tmp_path / "out")
+    assert ["0.1" in text for text in columns["swept objective"]] == [True, False]
+    values = [outcome.values["objective"] for outcome in result.outcomes]
+    assert list(map(float, columns["objective"])) == values
+    again = read_study(tmp_path / "out")
+    assert [outcome.values["objective"] for outcome in again.outcomes] == values
+
+
 def test_results_that_were_cut_off_are_made_again(write, tmp_path, here):
     """Of snapshots that are all there; the run was not measured, whenever the study was called.
     Others, whose damage is inside, are told with the remedy."""

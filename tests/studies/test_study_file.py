@@ -54,6 +54,15 @@ def test_a_case_and_a_study_that_are_taken_for_each_other_are_told_apart(make, t
         load_case(spaced)
 
 
+@pytest.mark.parametrize("name", ["run", "steps", "repeat"])
+def test_records_that_are_called_as_a_column_are_refused(name, make, tmp_path):
+    """Folders of runs took the place of its numbers, or its numbers that of repeats."""
+    (tmp_path / "case.toml").write_text(CASE + f'\n[records]\n{name} = "numpy:size"\n')
+    make("repeats = 2")
+    with pytest.raises(CaseError, match=f"have a column '{name}' already. Call the record"):
+        make(f'values = ["{name}"]')
+
+
 def members(study):
     return [(m.group, m.level, m.repeat, m.changes) for m in study.members]
 

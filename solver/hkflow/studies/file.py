@@ -33,6 +33,7 @@ from ..case.schema.tables import Count, Table
 from ..errors import CaseError, led_by, printable, unknown_name
 from ..shown import as_typed
 from ..solving.registry import RECORDS
+from ..store.contents import WORK
 
 Values = dict[str, Any]
 # keys whose numbers grow with resolution
@@ -40,6 +41,8 @@ COUNTED = ("cells", "particles", "units", "steps", "n", "noise_points", "batch")
 # data that no random numbers make
 GIVEN_DATA = ("csv", "file", "frame", "scikit-learn", "inline", "moment", "none")
 MOST_MEMBERS = 100_000  # each is a run folder
+# of every long table, beside values, errors and what varies
+COLUMNS = ("h", "repeat", *WORK, "finished", "status", "run")
 ERRORS = ("L1", "max", "W1", "predictions", "objective", "mass")
 
 
@@ -225,6 +228,11 @@ def load_study(path: str | os.PathLike[str], quick: bool = False) -> Study:
     for key, names in (("values", table.values), ("curves", table.curves)):
         if unknown := [name for name in names if name not in records]:
             raise CaseError(f"{path}: {key}: {unknown_name('record', unknown[0], records)}")
+    if taken := [name for name in table.values if name in COLUMNS]:
+        raise CaseError(
+            f"{path}: values: tables of studies have a column '{taken[0]}' already. Call the record"
+            " otherwise."
+        )
     if len(cases) == 1:
         groups = [{key: value for key, value in group.items() if key != "case"} for group in groups]
     return Study(table, path.stem, text, groups, levels if table.refine else [], members)

@@ -14,7 +14,7 @@ from ..case.resolve import resolve
 from ..files.writing import write_hdf5, write_text
 from ..solving.registry import record_of
 from ..store.contents import WORK
-from .file import ERRORS, described, in_words, readable
+from .file import COLUMNS, ERRORS, described, in_words, readable
 
 if TYPE_CHECKING:
     from .study import StudyResult
@@ -184,13 +184,18 @@ def comma_separated(result: "StudyResult") -> str:
 
 
 def _columns(result):
-    """Every column of the long table, by name."""
+    """Every column of the long table, by name; "swept objective" where a table of the case is
+    called as a record."""
     study, outcomes = result.study, result.outcomes
-    groups = in_words(study.groups)
-    columns = {key: [groups[o.member.group][key] for o in outcomes] for key in groups[0]}
+    groups, records = in_words(study.groups), {*study.table.values, *COLUMNS}
+
+    def named(key):
+        return f"swept {key}" if key in records else key
+
+    columns = {named(key): [groups[o.member.group][key] for o in outcomes] for key in groups[0]}
     if study.levels:
         columns |= {
-            key: [readable(study.levels[o.member.level][key]) for o in outcomes]
+            named(key): [readable(study.levels[o.member.level][key]) for o in outcomes]
             for key in study.levels[0]
         }
     if result.h is not None:
