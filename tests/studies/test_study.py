@@ -12,6 +12,7 @@ import threading
 import time
 from dataclasses import replace
 from multiprocessing import active_children
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -27,9 +28,10 @@ from hkflow.plots import draw
 from hkflow.plots.convergence import height, save_study
 from hkflow.store.run_folder import lock
 from hkflow.studies import members
+from hkflow.studies.file import Member
 from hkflow.studies.members import compute_all, is_finished, key_of
 from hkflow.studies.report import latex, markdown
-from hkflow.studies.study import read_study, study
+from hkflow.studies.study import Outcome, StudyResult, read_study, study
 
 CASE = ROOT / "cases" / "verification" / "circle-hellinger-kantorovich.toml"
 HEAD = f'case = "{CASE}"\n[set]\ntime = {{end = 1.0, saves = 2}}\n'
@@ -313,6 +315,28 @@ def test_swept_tables_that_are_called_as_a_record_keep_their_column(write, tmp_p
     assert list(map(float, columns["objective"])) == values
     again = read_study(tmp_path / "out")
     assert [outcome.values["objective"] for outcome in again.outcomes] == values
+
+
+def test_outcomes_of_a_place_are_not_looked_for_among_all():
+    """Of 4000 runs the tables took 20 s for that, and the pictures 40 s."""
+
+    class Counted(list):
+        read = 0
+
+        def __iter__(self):
+            Counted.read += 1
+            return super().__iter__()
+
+    places = [
+        (group, level, repeat) for group in range(50) for level in (0, 1) for repeat in (0, 1)
+    ]
+    outcomes = Counted(
+        Outcome(Member(*place, None, {}), Path(), True, "", {}, {}, {}) for place in places
+    )
+    result = StudyResult(None, Path(), outcomes, "", [], None)
+    found = [result.of(group, level) for group in range(50) for level in (0, 1)]
+    assert [outcome for some in found for outcome in some] == list(outcomes)
+    assert Counted.read <= 2 and result.of(50, 0) == []
 
 
 def test_results_that_were_cut_off_are_made_again(write, tmp_path, here):

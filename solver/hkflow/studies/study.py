@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,14 @@ class StudyResult:
 
     def of(self, group: int, level: int) -> list[Outcome]:
         """The outcomes of all repeats at one place."""
-        return [o for o in self.outcomes if (o.member.group, o.member.level) == (group, level)]
+        return self._by_place.get((group, level), [])
+
+    @cached_property
+    def _by_place(self):
+        places: dict[tuple[int, int], list[Outcome]] = {}
+        for outcome in self.outcomes:
+            places.setdefault((outcome.member.group, outcome.member.level), []).append(outcome)
+        return places
 
     def levels(self) -> range:
         """The levels that have errors: all, less the finest if the others are measured against
