@@ -14,7 +14,7 @@ import pytest
 import hkflow
 from hkflow.files import writing
 from hkflow.files.reading import read_arrays
-from hkflow.files.writing import write_array, write_arrays, write_hdf5, write_page
+from hkflow.files.writing import PAGE, write_array, write_arrays, write_hdf5, write_page
 
 NEW = ("v108", "v110")  # of results.h5: in these versions a file may say when it was written
 ARRAYS = {
@@ -60,7 +60,7 @@ def test_devices_and_links_are_written_through_not_replaced(tmp_path):
     assert pipe.is_fifo() and os.read(reader, 99) == b"text"
     os.close(reader)
     link.symlink_to(target)
-    for text in ("first", "second"):
+    for text in (f"{PAGE}first", f"{PAGE}second"):
         write_page(link, text, "page")
         assert link.is_symlink() and target.read_text() == text
     assert len(list(tmp_path.iterdir())) == 3
@@ -124,10 +124,10 @@ def test_a_folder_whose_names_cannot_be_flushed_does_no_harm(tmp_path, monkeypat
         flush(handle)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    write_page(tmp_path / "page.html", "text", "page")
+    write_page(tmp_path / "page.html", PAGE, "page")
     why = errno.EIO
     with pytest.raises(hkflow.RunFolderError, match=os.strerror(why)):
-        write_page(tmp_path / "page.html", "text", "page")
+        write_page(tmp_path / "page.html", PAGE, "page")
 
 
 def test_two_writers_with_one_pid_do_no_harm(tmp_path):
@@ -164,9 +164,9 @@ def test_what_a_killed_writer_left_is_removed_by_who_replaces_the_file(tmp_path)
         if old:
             before = (tmp_path / name).stat().st_mtime - 2.0 * writing.ABANDONED
             os.utime(tmp_path / name, (before, before))
-    write_page(page, "text", "page")
+    write_page(page, PAGE, "page")
     assert {path.name for path in tmp_path.iterdir()} == {page.name, *names}
-    write_page(page, "text", "page")
+    write_page(page, PAGE, "page")
     assert {path.name for path in tmp_path.iterdir()} == {page.name, *list(names)[1:]}
 
 

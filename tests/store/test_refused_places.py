@@ -125,6 +125,35 @@ def test_an_older_table_of_predictions_outlives_a_disk_without_room(tmp_path, mo
     assert before.startswith(b"line,prediction") and table.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "words, file",
+    [
+        ("predict run rows.csv --output", "data.csv"),
+        ("predict run rows.csv --output", "run/run.json"),
+        ("report run --output", "run/results.h5"),
+        ("view run --output", "data.csv"),
+        ("margin --from run --output .", "margin.json"),
+        ("export run --csv --output .", "run-records.csv"),
+    ],
+)
+def test_no_other_file_is_written_over(tmp_path, monkeypatch, words, file):
+    """A page could replace the data, or results.h5."""
+    monkeypatch.chdir(tmp_path)
+    case = tomllib.loads(CASE)
+    hkflow.run(case, "run")
+    (tmp_path / "rows.csv").write_text("x\n0.5\n")
+    path = tmp_path / file
+    if not path.exists():
+        path.write_text("mine\n1\n")
+    before, words = path.read_bytes(), [*words.split(), *([file] if words.endswith("put") else [])]
+    _, err = hk(*words, code=2)
+    assert f"{file}: is another file than a " in err and path.read_bytes() == before
+    if path.parent == tmp_path:
+        path.unlink()
+        for _ in range(2):  # what hkflow made is written over
+            hk(*words)
+
+
 @pytest.mark.parametrize("threads", ["0", "-1", "two", "1.5", 5000 * "9"])
 def test_a_number_of_threads_that_is_none_is_refused(monkeypatch, threads):
     monkeypatch.setenv("NUMBA_NUM_THREADS", threads)

@@ -16,7 +16,7 @@ from ..certificates.margin import MaxMargin, Watch
 from ..certificates.search import is_searchable
 from ..certificates.tangent_kernel import tangent_max_margin
 from ..errors import CaseError, HkflowError
-from ..files.writing import for_user, write_json
+from ..files.writing import check_replaced, for_user, write_json
 from ..measures.point_measure import Units
 from ..problem.problem import Problem
 from ..running.check import build_case, read_case
@@ -189,6 +189,7 @@ class MarginReport:
         } | {name: [one.machine.lower, one.machine.upper] for name, one in machines.items()}
         with for_user(folder / "margin.json", "values"):
             folder.mkdir(parents=True, exist_ok=True)
+            check_replaced(folder / "margin.json", '{\n  "f1"', "margin report")
             write_json(folder / "margin.json", content)
         return folder / "margin.json"
 

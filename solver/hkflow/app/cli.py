@@ -416,19 +416,22 @@ def predict(
     one."""
     import numpy as np
 
-    from ..files.writing import for_user, write_text
+    from ..files.writing import check_replaced, for_user, write_text
     from ..running.progress import doing
-    from ..store.predictions import predicted, read_rows, write_table
+    from ..store.predictions import PREDICTION, predicted, read_rows, write_table
     from ..store.run import load
 
     if output is not None and output.exists() and table.exists() and output.samefile(table):
         raise CaseError(f"{output}: holds the rows that are to be predicted; choose another file.")
     with doing("predicting", quiet=False):
         one = load(path)
-        made = predicted(one, read_rows(one, table))
+        rows = read_rows(one, table)
+        if output is not None:
+            check_replaced(output, f"{rows.unit},{PREDICTION}", "table of predictions")
+        made = predicted(one, rows)
     if gaps := int(np.isnan(list(made.values())[1]).sum()):
-        rows = "1 row has" if gaps == 1 else f"{gaps} rows have"
-        typer.echo(f"{table}: {rows} no prediction: a value is missing.", err=True)
+        those = "1 row has" if gaps == 1 else f"{gaps} rows have"
+        typer.echo(f"{table}: {those} no prediction: a value is missing.", err=True)
     if output is None:
         write_table(made, sys.stdout)
     else:

@@ -22,6 +22,7 @@ UNSYNCED = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOTSUP)
 # bytes of an array that is kept in the header of its dataset; and that share a checksum, or one
 # row: few, since whoever reads a row reads all of them, and less than HDF5 keeps at hand
 SMALL, LARGEST_CHUNK = 2**11, 2**18
+PAGE = "<!DOCTYPE html>"  # how pages begin
 ABANDONED = 600.0  # seconds without a byte after which a file on its way has no writer any more
 
 
@@ -80,11 +81,27 @@ def write_text(path: Path, text: str) -> None:
 
 def write_page(path: Path, text: str, what: str) -> Path:
     """Write a page of HTML, whole, with the folders that lead to it; returns its path. Raises
-    RunFolderError, which calls it `what`, if it cannot be written."""
+    RunFolderError, which calls it `what`, if it cannot be written, or another file is there."""
     with for_user(path, what):
+        check_replaced(path, PAGE, what)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
     return path
+
+
+def check_replaced(path: Path, opening: str, what: str) -> None:
+    """Raise RunFolderError where a file is there that hkflow did not make as one of its `what`s,
+    which begin with `opening`: data, a case or a part of a run folder is never written over."""
+    if not path.is_file():
+        return
+    wanted = opening.encode()
+    with path.open("rb") as file:
+        found = file.read(len(wanted))
+    if found not in (b"", wanted):
+        raise RunFolderError(
+            f"{path}: is another file than a {what} of hkflow, and is not written over. Choose"
+            " another place, or remove it."
+        )
 
 
 @contextmanager

@@ -15,6 +15,8 @@ from ..errors import CaseError, RunFolderError
 from ..solving.result import Result
 from .shown import is_normalised
 
+PREDICTION = "prediction"  # how its columns begin
+
 
 def read_rows(run: Result, path: str | Path) -> Columns:
     """The columns of a file of new rows; what separates fields and decimals is as the run's case
@@ -42,7 +44,7 @@ def predicted(run: Result, columns: Columns) -> dict[str, Any]:
     inputs = run.prepare(columns if run.preparation else _in_order(run, columns))
     with np.errstate(over="ignore", invalid="ignore"):  # of inputs near the largest numbers
         values = run.predict(inputs, -1, normalised, prepared=True)
-    called = "prediction/mass" if normalised else "prediction"
+    called = f"{PREDICTION}/mass" if normalised else PREDICTION
     names = run.class_names
     of_each = {f"{called} {name}": values[:, k] for k, name in enumerate(names)}
     table = {columns.unit: columns.lines} | (of_each or {called: values})

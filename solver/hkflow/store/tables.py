@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files.writing import write_whole
+from ..files.writing import check_replaced, write_whole
 from ..solving.result import Result
 from .contents import COUNTED, STATE_ARRAYS
 
@@ -27,6 +27,8 @@ def write_csv(stem: Path, run: Result) -> list[Path]:
         **measure,
     }
     paths = {stem.with_name(f"{stem.name}-{name}.csv"): table for name, table in tables.items()}
+    for path, (header, _) in paths.items():
+        check_replaced(path, ",".join(header[:2]), "table")
     for path, (header, blocks) in paths.items():
         write_whole(path, partial(_write, header=header, blocks=blocks))
     return list(paths)
