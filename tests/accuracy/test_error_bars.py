@@ -1148,3 +1148,38 @@ def test_steps_of_a_grid_that_spreads_are_in_its_bars_where_max_step_keeps_them_
     for name in bars:
         error, bar = rms(found[name] - wanted[name])[1:], bars.bars[name].time[1:]
         assert (0.2 * error < bar + 1e-11).all()
+
+
+def test_noise_on_few_points_has_an_error_in_space_from_given_atoms_too():
+    """The start has none: bars told the intervals alone, 40 times too little."""
+    x = np.array([[-1.0, 1.0], [-0.4, 1.0], [0.1, 1.0], [0.7, 1.0], [1.2, 1.0]])
+    square = hkflow.RISKS["square"]
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], square, x, [0.6, -0.3, 0.5, -0.2, 0.9])
+    start = hkflow.PointMeasure(hkflow.quasi_uniform(6, 1), [1, -1] * 3)
+    flow = hkflow.Flow(1.0, 2.0, 0.2)
+    problem = hkflow.Problem(None, objective, flow, (1, -1), initial=start)
+
+    def solved(points):
+        return hkflow.solve(problem, 1.0, 3, kind="particles", noise_points=points)
+
+    run, finer = solved(80), solved(1280)
+    bar = hkflow.error_bars(run).bars["predictions"]
+    error = rms(run.predictions - finer.predictions)
+    assert (error <= bar.total).all() and bar.space[-1] > 10.0 * bar.time[-1]
+    assert error[-1] > 1e-5 and bar.space[-1] < 100.0 * error[-1]
+    assert not hkflow.error_bars(solved(20)).bars  # fewer would be none
+
+
+def test_bars_of_points_from_the_cells_of_a_run_know_what_the_cells_leave(tmp_path):
+    """They took the cells' centres for the measure."""
+    case = tmp_path / "small.toml"
+    case.write_text(CASE)
+    grid = hkflow.run(case, tmp_path / "grid", domain={"cells": 64}, error={"companions": "none"})
+    started = {"initial": {"kind": "run", "run": str(grid.path)}, "domain": {"cells": 64}}
+    method = {"kind": "particles", "points": "mesh"}
+    run = hkflow.run(case, tmp_path / "run", method=method, **started)
+    problem = hkflow.restarted(grid, mesh=hkflow.circle_mesh(4096))
+    finer = hkflow.solve(problem, 1.0, 3, kind="particles", tolerance=1e-9)
+    error, bar = rms(run.predictions - finer.predictions), run.errors.bars["predictions"]
+    assert (error <= bar.total).all() and bar.space[-1] > 10.0 * bar.time[-1]
+    assert hkflow.load(run.path).problem.mesh.n_cells == 64

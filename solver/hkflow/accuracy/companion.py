@@ -92,6 +92,16 @@ def count_of(problem: Problem) -> int:
     return len(start) // len(problem.signs) if mesh is None else mesh.n_cells
 
 
+def sites_of(companion: Companion) -> int:
+    """Points of one sign on which noise is put, where these alone stand for a density: it starts
+    from given atoms. 0 of all other runs."""
+    problem, options = companion.problem, companion.options
+    given = problem.mesh is None and problem.density is None
+    if not given or not problem.flow.noise > 0.0 or options.get("noise") == "random":
+        return 0
+    return options.get("noise_points", 0) // len(problem.signs)
+
+
 def dim_of_errors(problem: Problem) -> int:
     """The d by which the number n of cells or points tells their width or distance n^(-1/d): that
     of the sphere, of points at most EVEN."""
@@ -200,11 +210,12 @@ def with_shorter_steps(
 
 def thinned(own: Companion, counts: set[int], mesh_of: MeshOf) -> dict[int, Companion]:
     """The same on so many cells, or from so many points, by their number, each made from the finer
-    one before; up to one that has no mass."""
-    whole, one = count_of(own.problem), own.problem
+    one before; up to one that has no mass. Or with so many `sites_of` noise."""
+    sites, one = sites_of(own), cast(Any, own.problem)
+    whole = sites or count_of(one)
     found = {whole: own}
     for count in sorted(counts - {whole}, reverse=True):
-        one = _thinner(one, count, mesh_of)
+        one = one if sites else _thinner(one, count, mesh_of)
         if one is None:
             break
         options, share = own.options, count / whole
@@ -214,6 +225,7 @@ def thinned(own: Companion, counts: set[int], mesh_of: MeshOf) -> dict[int, Comp
             options = options | {"noise_points": max(2, born)}
         points = count if one.mesh is not None else len(one.initial)
         words = f"{points} {'cells' if options['kind'] == 'grid' else 'points'}"
+        words = f"noise on {count * len(one.signs)} points" if sites else words
         found[count] = Companion(one, options, share ** (-1.0 / dim_of_errors(one)), words)
     return found
 

@@ -25,6 +25,7 @@ from .companion import (
     longest_wait,
     options_of,
     other_method,
+    sites_of,
     thinned,
     with_shorter_steps,
     with_tolerance,
@@ -125,7 +126,7 @@ def planned(
         thinner |= {count: as_short(thinner[count]) for count in in_time if count in thinner}
     coarse = [thinner[count] for count in in_space if count in thinner]
     batches = batches_of(own) if _is_drawn(run) else []
-    if not (coarse or batches or alone or _is_exact(problem, run)):
+    if not (coarse or batches or alone or _is_exact(own, run)):
         return "it has too few cells or points to do with fewer"
     coarser = _coarser(own, before) if rival else []
     fewer = [thinner[count] for count in in_time if count in thinner] or coarse or batches
@@ -180,9 +181,11 @@ def _saves(times, apart):
     return chosen[np.linspace(0, len(chosen) - 1, min(SAVES, len(chosen))).round().astype(int)]
 
 
-def _is_exact(problem, run):
+def _is_exact(own, run):
     """Whether its points are the measure itself, and no choice of points for a density."""
+    problem = own.problem
     given = problem.mesh is None and problem.density is None and not _is_drawn(run)
+    given = given and not sites_of(own)
     return problem.domain.fixed or run.method == "network" or given
 
 
@@ -193,7 +196,13 @@ def _counts(own, known=(), anyway=False):
     problem, counts = own.problem, []
     if problem.domain.fixed or own.options["kind"] == "network":
         return counts
-    if problem.mesh is not None:
+    sites = sites_of(own)
+    if sites:
+
+        def coarser(count):
+            return count // FEWER
+
+    elif problem.mesh is not None:
         coarser = problem.domain.meshes.coarser
     elif problem.density is not None and isinstance(problem.initial, PointMeasure):
 
@@ -208,7 +217,7 @@ def _counts(own, known=(), anyway=False):
             return [most, *fewer] if anyway and far else fewer
     else:
         return counts
-    count = coarser(count_of(problem))
+    count = coarser(sites or count_of(problem))
     while count and count >= LEAST:
         counts.append(count)
         count = coarser(count)

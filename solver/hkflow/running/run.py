@@ -248,7 +248,7 @@ def _make(file, stated, folder, force, mark, session):
 def _initial(problem, case):
     """The initial density (n_signs, n_cells) that only the run folder can tell later; None for the
     others."""
-    atoms = case.method.kind == "characteristics" and problem.density is None
+    atoms = case.method.kind in ("characteristics", "particles") and problem.density is None
     return problem.initial_parts[0] if atoms and problem.mesh is not None else None
 
 
