@@ -455,11 +455,14 @@ def report(
 ) -> None:
     """Write one HTML page on runs that needs nothing else: status, numbers, pictures, case,
     versions."""
+    from ..running.progress import counted
     from ..store.run import load
     from .report import write_report
 
     file, runs = output or _beside(paths) / "report.html", [load(path) for path in paths]
-    typer.echo(f"report:           {write_report(runs, file, interactive)}")
+    with counted("drawing runs") as watch:
+        page = write_report(runs, file, interactive, watch)
+    typer.echo(f"report:           {page}")
     _say_what_is_lost(*runs)
 
 

@@ -3,7 +3,7 @@ is wanted, no script."""
 
 import os
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,17 +22,23 @@ def write_report(
     runs: Iterable[ResultLike],
     path: str | os.PathLike[str] = "report.html",
     interactive: bool = False,
+    watch: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Write the page of runs (run folders, results.h5, Run or Solution) and return its path.
 
     interactive : with the page of `hkflow view` in a frame, whose scripts come with it
+    watch : function (runs that are drawn, of how many)
     Raises RunFolderError if there is nothing to show, or the page cannot be written.
     """
     from markupsafe import Markup
 
-    found = runs_with_saves(runs, "report")
+    found, shown = runs_with_saves(runs, "report"), []
+    for k, run in enumerate(found):
+        if watch is not None:
+            watch(k, len(found))
+        shown.append(_shown(run))
     text = template("app", "report.html").render(
-        runs=[_shown(run) for run in found],
+        runs=shown,
         table=_table(found),
         frame=Markup(view(*found)._repr_html_() if interactive else ""),
     )
