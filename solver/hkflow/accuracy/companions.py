@@ -42,7 +42,7 @@ from .quantities import is_large, quantities
 EXACT, LOST = "no error in space", "a companion of it, {}, did not reach its end"
 # share of the run's steps up to which a run with a looser tolerance tells its errors in time
 FEWER_STEPS = 0.7
-TIGHTER_THAN_OWN = (0.1, 0.001)  # tolerances that tell them where it takes more
+TIGHTER_THAN_OWN = 0.1  # times the tolerance, that tells them where it takes more
 FAR_TIGHTER = 0.01  # times the tighter tolerance, where that leaves the steps as they are
 # of grids that spread, where steps are few, from save to save or in all: saves and cells cut them,
 # or they grow as fast as they may. Others of so many parts of them tell, at the tolerance at which
@@ -170,17 +170,17 @@ def _told_in_time(run, plan, made):
 
 def _told_by_tighter(run, plan, made):
     """The plan, in which a tighter tolerance than the run's tells errors in time where a looser one
-    has hardly changed the steps, as between close saves; a far tighter one where that has not
-    either; the looser one nonetheless if these take far more steps."""
+    has hardly changed the steps, as between close saves; it and steps half as long where that has
+    hardly changed them either; the looser one nonetheless if these take far more steps."""
     # early versions did not keep how many steps a run took
     steps, looser = run.end.get("steps", np.inf), made.get(plan.pair[1])
     if looser is None or looser.end["steps"] <= FEWER_STEPS * steps:
         return plan
-    for ratio in TIGHTER_THAN_OWN:
-        before, plan = plan, _told_by_tolerance(ratio, run, plan, made)
-        if plan is before or made[plan.pair[1]].end["steps"] > steps:
-            break
-    return plan
+    before, plan = plan, _told_by_tolerance(TIGHTER_THAN_OWN, run, plan, made)
+    if plan is before or FEWER_STEPS * made[plan.pair[1]].end["steps"] >= steps:
+        return plan
+    shorter = with_shorter_steps(plan.pair[0], TIGHTER_THAN_OWN, run, 2)
+    return _told_by(TIGHTER_THAN_OWN, shorter, run, plan, made)
 
 
 def _told_by_tolerance(ratio, run, plan, made):

@@ -9,6 +9,7 @@ import pytest
 from agreement import objective, particle_problem
 
 import hkflow
+from hkflow.methods.network.network import network_flow
 
 TIME = 1.0
 BALANCED = {
@@ -363,3 +364,24 @@ def test_a_descent_that_diverges_names_its_own_step(tmp_path):
     end = {"end": 2000.0, "saves": 2}
     run = hkflow.run(case, output=tmp_path / "run", method=method, time=end, error=words)
     assert not run.finished and "with the fixed step of 50;" in run.status
+
+
+@pytest.mark.parametrize("layers, end", [("both", 4.0), ("normalized", 8.0), ("radii", 4.0)])
+def test_small_units_are_as_exact_as_large_ones(layers, end):
+    """From a mass of 1e-16 log masses were off by 0.08, 0.18 and 0.28: errors counted relative to
+    1, and J makes them grow with the units."""
+    problem = particle_problem(regression("squared-relu"), network_flow(layers, 2), 10)
+    problem = replace(problem, initial=problem.initial.scaled_to(1e-16))
+    options = {"kind": "network", "layers": layers}, {"kind": "particles", "tolerance": 1e-9}
+    runs = [hkflow.solve(problem, end, 2, **one) for one in options]
+    network, particles = (run.records["log_mass"] for run in runs)
+    assert all(run.finished for run in runs) and particles[-1] > particles[0] + 20.0
+    assert abs(network[-1] - particles[-1]) < 1e-4
+
+
+def test_units_that_are_zero_stay():
+    """Errors of theirs count relative to 1."""
+    units = hkflow.Units(np.array([[0.0, 0.0], [0.6, 0.8]]), np.array([0.0, 1.0]))
+    problem = replace(particle_problem(regression("relu"), BALANCED["relu"], 10), initial=units)
+    solution = hkflow.solve(problem, TIME, 2, kind="network")
+    assert solution.finished and solution.state_at(-1)["output"][0] == 0.0

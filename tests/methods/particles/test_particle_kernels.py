@@ -30,11 +30,13 @@ def test_combine_and_local_errors(n, rng):
         rng.normal(size=(2, 4)),
         np.full((-(-n // 512), 2), np.nan),
     )
+    floors = rng.uniform(0.1, 1.0, size=n)
     kernels.combine(start, rates, coefficients, 0.1, out)
     assert close(out, start + 0.1 * coefficients @ rates[:3])
     for relative in (0.0, 1.0):
-        kernels.local_errors(start, rates, estimates, 0.1, relative, errors)
-        wanted = np.sum((0.1 * estimates @ rates / (1.0 + relative * np.abs(start))) ** 2, axis=1)
+        kernels.local_errors(start, floors, rates, estimates, 0.1, relative, errors)
+        sizes = floors + relative * np.abs(start)
+        wanted = np.sum((0.1 * estimates @ rates / sizes) ** 2, axis=1)
         assert close(errors.sum(axis=0), wanted) and not close(errors.sum(axis=0), 1.001 * wanted)
 
 

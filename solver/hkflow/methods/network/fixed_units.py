@@ -53,6 +53,10 @@ class Radii:
         """|r|²/m, of which h is a function of degree one: the mass."""
         return float(np.sum(y * y)) / self.m
 
+    def set_floors(self, y: Floats, floors: Floats) -> None:
+        """Errors count relative to radii below 1, which J makes grow by as many times as others."""
+        floors[:] = np.where(y != 0.0, np.minimum(np.abs(y), 1.0), 1.0)
+
     def fill(self, e: Any, objective: Any) -> None:
         """ṙ = −2 r J with J = ε Σ_i ∂_i R φ(θ, x_i) + λ; dF/dt = −4 ∫J² dν and d|ν|/dt = −4 ∫J
         dν."""

@@ -224,9 +224,12 @@ class Network(OdeMethod):
         return self.parameters.homogeneous_norm(e.y)
 
     def _local_error(self, dt):
-        """Root mean square of the estimated local error, of a diagonal network relative to its
-        parameters."""
-        if self.layers != "diagonal" or not len(self.estimates):
+        """Root mean square of the estimated local error, relative to the units; of a diagonal
+        network to its parameters."""
+        if not len(self.estimates):
+            return None
+        if self.layers != "diagonal":
+            self.parameters.set_floors(self.current.y, self.floors)
             return super()._local_error(dt)
         sizes = np.maximum(
             self.parameters.sizes(self.current.y), self.parameters.sizes(self.trial.y)

@@ -35,11 +35,11 @@ def combine(start, rates, coefficients, dt, out):
 
 
 @parallel_loop
-def local_errors(start, rates, estimates, dt, relative, out):
-    """Σ_i (dt Σ_k e_k rates_ki / (1 + relative |start_i|))² within each block, for every estimate
-    e.
+def local_errors(start, floors, rates, estimates, dt, relative, out):
+    """Σ_i (dt Σ_k e_k rates_ki / (floor_i + relative |start_i|))² within each block, for every
+    estimate e.
 
-    start (n,); rates (n_stages, n); estimates (n_estimates, n_stages); relative 0 or 1; out
+    start, floors (n,); rates (n_stages, n); estimates (n_estimates, n_stages); relative 0 or 1; out
     (n_blocks, n_estimates)
     """
     n = len(start)
@@ -50,7 +50,7 @@ def local_errors(start, rates, estimates, dt, relative, out):
                 error = 0.0
                 for k in range(estimates.shape[1]):
                     error += estimates[e, k] * rates[k, i]
-                error *= dt / (1.0 + relative * abs(start[i]))
+                error *= dt / (floors[i] + relative * abs(start[i]))
                 total += error * error
             out[b, e] = total
 

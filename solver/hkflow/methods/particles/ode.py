@@ -69,7 +69,8 @@ class OdeMethod(Method):
     """Advances y by a pair of methods/stepping/embedded.py with error control.
 
     A subclass sets `relative` (1 if errors count relative to |y|, 0 if absolute), calls `allocate`,
-    and has evaluate(e), which fills an Evaluation from e.y.
+    and has evaluate(e), which fills an Evaluation from e.y. Numbers below `floors` (n,), 1 if not
+    changed, count as these.
     """
 
     relative = 0.0
@@ -97,6 +98,7 @@ class OdeMethod(Method):
         """Room for state vectors of length n, of which so many numbers are not padding."""
         self.numbers = numbers
         self.current, self.trial, self.work = (Evaluation(n, n_data) for _ in range(3))
+        self.floors = np.ones(n)
         self.stages = np.zeros((len(self.pair.b) + 1, n))
         self.estimates = np.array(self.pair.estimates).reshape(
             len(self.pair.estimates), len(self.stages)
@@ -214,8 +216,9 @@ class OdeMethod(Method):
         if not len(self.estimates):
             return None
         kernels.local_errors(
-            self.current.y, self.stages, self.estimates, dt, self.relative, self.errors
-        )
+            self.current.y, self.floors, self.stages, self.estimates, dt, self.relative,
+            self.errors,
+        )  # fmt: skip
         return size_of_error(np.add.reduce(self.errors) / self.numbers)
 
     def accept(self, step: Step) -> None:
