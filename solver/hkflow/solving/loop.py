@@ -9,7 +9,7 @@ from ..arguments import Floats
 from ..certificates.certificate import MarginCertifier
 from ..certificates.contradiction import contradiction
 from ..methods.method import Method
-from ..methods.step import Step
+from ..methods.step import NO_GROWTH, Step
 from ..problem.flow import RateError
 from .observer import Observer, State, as_observers
 from .records import take_record, true_smooth_margin
@@ -247,12 +247,21 @@ def accepted_step(
                 clock.last_rejection or f"{MAX_TINY_STEPS} steps in a row were tiny"
             )
             break
+        elif _is_at_limit(method, clock.time, dt):
+            reason = NO_GROWTH
         else:
             reason = (
                 f"the step's error is {step.error:.2g}, beyond the tolerance {method.tolerance:g}"
             )
         clock.last_rejection = reason
     return f"{clock.last_rejection}, even with a step of {dt:.2e}"
+
+
+def _is_at_limit(method, time, dt):
+    """Whether the smooth margin is the clock and has come to its limit, where rates by it have no
+    bound: a step that it cannot see errs too much. Over kinks others do as well."""
+    by_margin = method.flow.time_variable == "margin" and not method.slides
+    return by_margin and 0.0 < time == time + dt
 
 
 def _share_until(method, until):

@@ -213,6 +213,21 @@ def test_at_the_limit_of_the_margin_its_clock_ends(name, monkeypatch):
     assert "many steps" in to_the_limit(name, "particles").status
 
 
+@pytest.mark.parametrize("loss", ["smooth-margin", "smooth-logistic-margin"])
+def test_networks_that_die_come_to_the_limit_of_the_margin(loss):
+    """Of one unit of the wrong sign the mass vanishes, and rates by the clock have no bound: it was
+    said that an error is beyond the tolerance, or that a mass of 1e-258 misses its budget."""
+    x = np.array([[1.0, 0.2], [0.5, 1.0]])
+    objective = hkflow.Objective(hkflow.FEATURES["squared-relu"], hkflow.RISKS[loss], x, [1.0, 1.0])
+    flow = hkflow.Flow(0.0, 4.0, time_variable="margin")
+    start = hkflow.PointMeasure([[1.0, 0.0]], [-1.0])
+    problem = hkflow.Problem(None, objective, flow, (1, -1), start)
+    s = hkflow.solve(problem, 10.0, kind="network", layers="radii")
+    assert "the smooth margin does not grow" in s.status
+    limit = 0.0 if loss == "smooth-margin" else np.log(np.log(2.0))
+    assert s.records["objective"][-1] == pytest.approx(limit, abs=1e-9)
+
+
 def test_fixed_steps_need_not_keep_the_clock():
     """They have no error control, and are all as long as they are asked to be."""
     s = to_the_limit("squared-relu", "particles", stepper="euler", max_step=0.05)

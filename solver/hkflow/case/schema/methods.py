@@ -144,9 +144,10 @@ class FromPoints(StartingPoints):
         None,
         description=(
             "largest local error of a step, root mean square, of predictions where particles slide"
-            " along kinks, of a network's units relative to their size; 1e-10 makes a reference. If not given 1e-6, but 1e-5 where auto steps"
-            " over kinks of units with one output, and 1e-4 for smooth margins of ReLU units, whose"
-            " steps are short at every kink that a unit crosses"
+            " along kinks, of units of a network relative to their size; 1e-10 makes a reference."
+            " If not given 1e-6, but 1e-5 where auto steps over kinks of units with one output, and"
+            " 1e-4 for smooth margins of ReLU units, whose steps are short at every kink that a"
+            " unit crosses"
         ),
     )
     max_step: Positive | None = Field(

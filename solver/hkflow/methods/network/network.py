@@ -85,7 +85,7 @@ class Network(OdeMethod):
 
     problem : its initial measure gives the units, one per atom, balanced up to `balance` = |b|/|a|;
         or it is Units
-    training : "gradient-flow" (with stepper, tolerance, max_step as for particles),
+    training : "gradient-flow" (with stepper, tolerance of units relative to their size, max_step),
         "gradient-descent" on all data, or "sgd" with a fresh batch from problem.draw, or from the
         data if there is none, at each step
     problem.flow : must be what `network_flow` says of these layers
