@@ -14,6 +14,7 @@ from .shown import DECADES, PEAKED, clipped, sign_color, sign_name
 
 HEIGHT = 0.75  # of the largest density over a circle of radius 1
 GAP = 0.08  # between the circle and what stands on it
+NOTHING = 1e-280  # densities below, of a mass that has decayed, are too small for an axis
 FINE = 720  # points at least of a circle whose cells are arcs
 
 
@@ -94,7 +95,8 @@ def draw_atoms(
             label=f"{label}, {count} atom{'' if count == 1 else 's'}",
         )
     _label(ax, f"density {nu}")
-    ax.set_ylim(0.0, top)
+    high = heights.max(initial=0.0) if top is None else top
+    ax.set_ylim(0.0, top if high > NOTHING else 1.0)
 
 
 def histogram(
