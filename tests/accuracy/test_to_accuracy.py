@@ -344,6 +344,30 @@ def test_a_resumed_run_that_falls_short_is_followed_by_another(case, tmp_path, m
     assert np.array_equal(resumed.predictions, undisturbed.predictions)
 
 
+def test_a_run_that_fell_short_is_followed_by_another_where_that_was_not_begun(
+    case, tmp_path, monkeypatch
+):
+    """It has reached its end, and was left as it was, without a word on its accuracy."""
+    grid = {"kind": "grid", "accuracy": 1e-4}
+
+    def short(file):
+        coarse = sizes.sized(file.case, 1)
+        return planning._choice(file, coarse, 1, of_axes(2, 2), 64, 1e-3, 1.0)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(planning, "plan", short)
+    with monkeypatch.context() as patch:
+        patch.setattr(planning, "refined", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            hkflow.run(case, output=tmp_path / "run", method=grid)
+    assert hkflow.load(tmp_path / "run").finished
+    resumed = hkflow.resume(tmp_path / "run")
+    assert resumed.errors.reached <= 1e-4 == resumed.errors.wanted
+    assert hkflow.load(tmp_path / "run.1").mesh.n_cells == 64
+
+
 @pytest.mark.parametrize("misses", [False, True])
 def test_without_its_data_a_resumed_run_is_judged_by_itself(
     table, tmp_path, monkeypatch, broken, misses

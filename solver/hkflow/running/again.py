@@ -86,15 +86,17 @@ def has_all(folder: Path) -> bool:
         errors, repeats, _ = run.errors, run.repeats, run.max_margin
     except RunFolderError:
         return False
-    case = run.case
+    case, to_accuracy = run.case, "accuracy" in run.header
     many = getattr(case.method, "repeats", 1) > 1 and case.data.source != "arrays"
-    asked = [(errors, case.error.companions != "none"), (repeats, many)]
+    asked = [(errors, to_accuracy or case.error.companions != "none"), (repeats, many)]
     there = all(one is not None or not wanted for one, wanted in asked)
+    # one that missed its accuracy says nothing of it: another was to follow
+    judged = not to_accuracy or errors is not None and errors.wanted == errors.wanted
     remarks = [one.remark for one in (errors, repeats) if one] + [
         repeats.without if repeats else ""
     ]
     broken_off = any(remark.startswith(BROKEN_OFF) for remark in remarks)
-    return whole and there and not broken_off
+    return whole and there and judged and not broken_off
 
 
 @cache
