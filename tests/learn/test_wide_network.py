@@ -271,6 +271,17 @@ def test_a_fit_that_is_broken_off_leaves_the_one_before_it(made, monkeypatch):
     np.testing.assert_array_equal(fitted.predict(X), wanted)
 
 
+@pytest.mark.parametrize("made", [WideNetworkClassifier, WideNetworkRegressor])
+def test_a_fit_that_is_refused_leaves_the_number_of_inputs_too(made):
+    X, y = blobs(classes=2)
+    fitted = made(**QUICK).fit(X, y)
+    wanted = fitted.predict(X)
+    with pytest.raises(ValueError, match="whose squares are numbers"):
+        fitted.fit(np.column_stack([X, 1e200 * X[:, 0]]), y)
+    np.testing.assert_array_equal(fitted.predict(X), wanted)
+    assert fitted.n_features_in_ == X.shape[1]
+
+
 @pytest.mark.parametrize("activation", ["absolute-value", "relu"])
 def test_fitted_networks_of_any_activation_can_be_pickled(activation):
     X, y = blobs(classes=2)

@@ -1,8 +1,9 @@
 """Infinitely wide networks as estimators of scikit-learn: fit, predict, score."""
 
 import warnings
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,11 +34,29 @@ except ImportError as error:
         "Estimators need scikit-learn 1.6 or later: pip install 'hkflow[data]'."
     ) from error
 
+Fit = TypeVar("Fit", bound=Callable)
 LOSSES = {name: risk for name, risk in ALL_RISKS.items() if risk.has_margins}
 PROBABLE = ("logistic", "softmax")  # losses that are minus a log-likelihood
 LARGEST = 1e150  # of inputs and targets: their squares are numbers
 INTERVALS = 20  # in which noise makes particles, half as many in each as there are at the start
 TOLERANCE = 1e-5  # of a step of vector outputs: with 1e-6 predictions of iris differ by 1e-4
+
+
+def _or_as_before(fit: Fit) -> Fit:
+    """A fit that leaves all of the one before it where it is refused or broken off; scikit-learn
+    sets the number and names of the inputs first."""
+
+    @wraps(fit)
+    def whole(self, *data, **options):
+        before = dict(vars(self))
+        try:
+            return fit(self, *data, **options)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast(Fit, whole)
 
 
 class WideNetwork(BaseEstimator):
@@ -88,7 +107,7 @@ class WideNetwork(BaseEstimator):
             options |= {"noise_points": points, "noise_interval": self.time / INTERVALS}
         solution = solve(problem, self.time, kind="auto", **options)
         if not solution.finished:
-            warnings.warn(solution.status, ConvergenceWarning, stacklevel=3)
+            warnings.warn(solution.status, ConvergenceWarning, stacklevel=4)
         return solution
 
     def _problem(self, inputs, targets, weights, risk, outputs):
@@ -183,6 +202,7 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
         self.loss = loss
         self.class_weight = class_weight
 
+    @_or_as_before
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on inputs X (n, d) and labels y (n,), numbers or strings; sample_weight (n,) ≥ 0:
         how much each counts, alike if not given."""
@@ -207,10 +227,8 @@ class WideNetworkClassifier(ClassifierMixin, WideNetwork):
                 for k in (range(count) if count > 2 else [1])
             ]
         margin = np.array([_margin(solution) for solution in solutions])
-        # together, so that a fit that is broken off leaves those of the one before it
-        self.classes_, self.scaler_, self.solutions_, self.margin_ = (
-            classes, scaler, solutions, margin,
-        )  # fmt: skip
+        self.classes_, self.scaler_ = classes, scaler
+        self.solutions_, self.margin_ = solutions, margin
         return self
 
     def _by_class(self, classes, codes, weights):
@@ -289,6 +307,7 @@ class WideNetworkRegressor(RegressorMixin, WideNetwork):
     ) -> None:
         super().__init__(activation, bias, weight_decay, flow, time, particles)
 
+    @_or_as_before
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on inputs X (n, d) and targets y (n,); sample_weight (n,) ≥ 0: how much each
         counts, alike if not given."""
@@ -298,7 +317,6 @@ class WideNetworkRegressor(RegressorMixin, WideNetwork):
         scaler, target = _scaler_of(X, weights), _scaler_of(y, weights)
         targets = target.transform(y)[:, 0]
         solution = self._solved(scaler.transform(X), targets, weights, RISKS["square"])
-        # together, so that a fit that is broken off leaves those of the one before it
         self.scaler_, self._target, self.solution_ = scaler, target, solution
         return self
 
