@@ -7,6 +7,7 @@ import re
 import shlex
 import tomllib
 
+import numpy as np
 import pytest
 from commands import hk, hk_alone
 from test_run_folder import CASE
@@ -152,6 +153,20 @@ def test_no_other_file_is_written_over(tmp_path, monkeypatch, words, file):
         path.unlink()
         for _ in range(2):  # what hkflow made is written over
             hk(*words)
+
+
+def test_tables_of_other_rows_and_methods_are_written_over(tmp_path, monkeypatch):
+    """They begin with another column, and were called another's."""
+    monkeypatch.chdir(tmp_path)
+    hkflow.run(tomllib.loads(CASE), "run")
+    (tmp_path / "rows.csv").write_text("x\n0.5\n")
+    np.savez("rows.npz", x=[0.5])
+    for rows in ("rows.csv", "rows.npz", "rows.csv"):
+        hk("predict", "run", rows, "--output", "made.csv")
+    (tmp_path / "run-particles.csv").write_text("time,unit,hidden_1\n0.0,0,1.0\n")
+    particles = hkflow.run(tomllib.loads(CASE), "other/run", method={"kind": "particles"})
+    hkflow.export(particles, "csv", output=tmp_path)
+    assert (tmp_path / "run-particles.csv").read_text().startswith("time,particle,")
 
 
 @pytest.mark.parametrize("threads", ["0", "-1", "two", "1.5", 5000 * "9"])

@@ -189,7 +189,7 @@ class MarginReport:
         } | {name: [one.machine.lower, one.machine.upper] for name, one in machines.items()}
         with for_user(folder / "margin.json", "values"):
             folder.mkdir(parents=True, exist_ok=True)
-            check_replaced(folder / "margin.json", '{\n  "f1"', "margin report")
+            check_replaced(folder / "margin.json", ('{\n  "f1"',), "margin report")
             write_json(folder / "margin.json", content)
         return folder / "margin.json"
 

@@ -418,7 +418,7 @@ def predict(
 
     from ..files.writing import check_replaced, for_user, write_text
     from ..running.progress import doing
-    from ..store.predictions import PREDICTION, predicted, read_rows, write_table
+    from ..store.predictions import PREDICTION, UNITS, predicted, read_rows, write_table
     from ..store.run import load
 
     if output is not None and output.exists() and table.exists() and output.samefile(table):
@@ -427,7 +427,8 @@ def predict(
         one = load(path)
         rows = read_rows(one, table)
         if output is not None:
-            check_replaced(output, f"{rows.unit},{PREDICTION}", "table of predictions")
+            made_before = tuple(f"{unit},{PREDICTION}" for unit in UNITS)
+            check_replaced(output, made_before, "table of predictions")
         made = predicted(one, rows)
     if gaps := int(np.isnan(list(made.values())[1]).sum()):
         those = "1 row has" if gaps == 1 else f"{gaps} rows have"

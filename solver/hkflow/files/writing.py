@@ -83,21 +83,22 @@ def write_page(path: Path, text: str, what: str) -> Path:
     """Write a page of HTML, whole, with the folders that lead to it; returns its path. Raises
     RunFolderError, which calls it `what`, if it cannot be written, or another file is there."""
     with for_user(path, what):
-        check_replaced(path, PAGE, what)
+        check_replaced(path, (PAGE,), what)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
     return path
 
 
-def check_replaced(path: Path, opening: str, what: str) -> None:
+def check_replaced(path: Path, openings: tuple[str, ...], what: str) -> None:
     """Raise RunFolderError where a file is there that hkflow did not make as one of its `what`s,
-    which begin with `opening`: data, a case or a part of a run folder is never written over."""
+    which begin with one of `openings`: data, a case or a part of a run folder is never written
+    over."""
     if not path.is_file():
         return
-    wanted = opening.encode()
+    wanted = tuple(opening.encode() for opening in openings)
     with path.open("rb") as file:
-        found = file.read(len(wanted))
-    if found not in (b"", wanted):
+        found = file.read(max(map(len, wanted)))
+    if found and not found.startswith(wanted):
         raise RunFolderError(
             f"{path}: is another file than a {what} of hkflow, and is not written over. Choose"
             " another place, or remove it."

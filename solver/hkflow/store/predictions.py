@@ -15,7 +15,8 @@ from ..errors import CaseError, RunFolderError
 from ..solving.result import Result
 from .shown import is_normalised
 
-PREDICTION = "prediction"  # how its columns begin
+# how its columns begin, and what it may have a line for
+PREDICTION, UNITS = "prediction", ("line", "row")
 
 
 def read_rows(run: Result, path: str | Path) -> Columns:

@@ -10,6 +10,8 @@ from ..files.writing import check_replaced, write_whole
 from ..solving.result import Result
 from .contents import COUNTED, STATE_ARRAYS
 
+SECOND = ("step", "log_scale", "particle", "unit")  # columns, of which the first is the time
+
 
 def write_csv(stem: Path, run: Result) -> list[Path]:
     """Write STEM-records.csv, STEM-predictions.csv and STEM-density.csv or STEM-particles.csv;
@@ -27,8 +29,8 @@ def write_csv(stem: Path, run: Result) -> list[Path]:
         **measure,
     }
     paths = {stem.with_name(f"{stem.name}-{name}.csv"): table for name, table in tables.items()}
-    for path, (header, _) in paths.items():
-        check_replaced(path, ",".join(header[:2]), "table")
+    for path in paths:
+        check_replaced(path, tuple(f"time,{column}" for column in SECOND), "table")
     for path, (header, blocks) in paths.items():
         write_whole(path, partial(_write, header=header, blocks=blocks))
     return list(paths)
