@@ -319,7 +319,9 @@ def same_bars(one, other):
     )
 
 
-@pytest.mark.parametrize("changes", [{}, {"method.accuracy": 3e-2}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"method.accuracy": 3e-2}, {"observers": [lambda state: None]}]
+)
 def test_a_resumed_run_has_the_error_bars_of_an_undisturbed_one(table, tmp_path, broken, changes):
     """They came from companions of its own, and were up to 3.5 times as wide."""
     undisturbed = hkflow.run(table, output=tmp_path / "undisturbed", **changes)

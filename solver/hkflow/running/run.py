@@ -119,10 +119,9 @@ def run(
         with doing(PREPARING, quiet):
             stated = ranks.all(lambda: _stated(file, given, own))
         to_accuracy = given is None and asks_for_accuracy(file.case)
-        mark = None
-        if not (observers or records):
-            mark = mark_of(file.case if to_accuracy else stated.case, stated.problem, stated.own)
-        found = same_run(folder, mark, to_accuracy) if force is None else None
+        mark = mark_of(file.case if to_accuracy else stated.case, stated.problem, stated.own)
+        met = force is None and not (observers or records)
+        found = same_run(folder, mark, to_accuracy) if met else None
         if found is not None:
             return _met(found, given, quiet, watch)
         session = Session(quiet, watch, observers, ranks, records, given)
@@ -211,9 +210,10 @@ def _maker(asked, mark, session):
 def _make(file, stated, folder, force, mark, session):
     """Make the run of a CaseFile in a folder; folder, force : as of `run`.
 
-    mark : that it is known by when the folder is met again, or None
+    mark : that its case is known by when the folder is met again, or None
     """
     case, problem, ranks = stated.case, stated.problem, session.ranks
+    kept = {} if mark is None or session.observers or session.records else {"mark": mark}
     session = replace(session, records=stated.records | session.records)
     if ranks.size == 1:
         stepper = getattr(case.method, "stepper", None) or "auto"
@@ -232,8 +232,8 @@ def _make(file, stated, folder, force, mark, session):
         columns = problem.objective.inputs.shape[1] - case.objective.bias
         inputs = problem.objective.inputs[:, :columns]
         header = _header(file, case, ranks) | _own(stated.own) | _prepared_by(problem)
-        header |= _contradiction(problem, case, file.folder) | ({"mark": mark} if mark else {})
-        header |= _asked(session) if session.judge else {}
+        header |= _contradiction(problem, case, file.folder) | kept
+        header |= _asked(session, mark) if session.judge else {}
         with writing(folder):
             write_problem(folder, problem, inputs, header, _initial(problem, case))
 
@@ -340,11 +340,11 @@ def resume(
     return _unless_interrupted(made, ranks)
 
 
-def _asked(session):
+def _asked(session, mark):
     """What run.json says of a case that asks for an accuracy, by which it can be asked again."""
     case = session.asked.case.model_dump(mode="json", exclude_unset=True)
-    asked = {"case": case, "folder": str(session.asked.folder.resolve())}
-    return {"accuracy": session.judge.wanted, "asked": asked}
+    asked = {"case": case, "folder": str(session.asked.folder.resolve()), "mark": mark}
+    return {"accuracy": session.judge.wanted} | ({"asked": asked} if mark else {})
 
 
 def _to_accuracy(go_on, stored, session):
@@ -366,7 +366,10 @@ def _to_accuracy(go_on, stored, session):
         same = toml_of(resolved) == stored.header["resolved_case"]
         return go_on(judge if same else alone)
 
-    make, how = _maker(asked, stored.header["mark"], session), (session.ranks, session.quiet)
+    make, how = (
+        _maker(asked, stored.header["asked"]["mark"], session),
+        (session.ranks, session.quiet),
+    )
     return run_to_accuracy(make, asked, stored.path, True, *how, begun)
 
 
@@ -376,7 +379,7 @@ def _asked_again(stored):
         asked, text = stored.header["asked"], stored.header["case"]
         file = replace(case_of_tables(asked["case"]), folder=Path(asked["folder"]), text=text)
         stated = _stated(file)
-        same = mark_of(file.case, stated.problem, stated.own) == stored.header["mark"]
+        same = mark_of(file.case, stated.problem, stated.own) == asked["mark"]
     except (CaseError, KeyError, TypeError):
         return None
     return file if same else None
