@@ -79,7 +79,8 @@ def is_whole(run: Run) -> bool:
 
 def has_all(folder: Path) -> bool:
     """Whether the run in a folder has reached its end, with all that its case asks for, in files
-    that can be read: what resuming it leaves as it is."""
+    that can be read: what resuming it leaves as it is. A max-margin may be missing, which is not
+    always found in time."""
     try:
         run = load(folder)
         whole = run.finished and is_whole(run) and load(folder / "results.h5").finished
