@@ -162,7 +162,7 @@ def run_to_accuracy(
     for again in range(AGAIN + 1):
         if choice.seconds > LONG:
             say(f"An accuracy of {wanted:g} takes {choice}: about {choice.seconds:.1g} s.")
-        judge = Attempt(choice, wanted, again == AGAIN)
+        judge = Attempt(choice, wanted, again)
         if begun and not again:
             made = begun(judge)
         else:
@@ -180,13 +180,13 @@ def run_to_accuracy(
 class Attempt:
     """One of the runs that are made to reach an accuracy.
 
-    choice : how, None of one that is resumed;  wanted : the accuracy;  last : whether no other is
-        made if this one misses it
+    choice : how, None of one that is resumed by itself;  wanted : the accuracy;  again : how many
+        were made before; after AGAIN no other is
     """
 
     choice: Choice | None
     wanted: float
-    last: bool
+    again: int = AGAIN
 
     def judged(self, run: Run, problem: Problem, another: bool, watch: Watch | None) -> ErrorBars:
         """The error bars of the run, those of the coarse run if that was this very run.
@@ -209,7 +209,7 @@ class Attempt:
             limit = bars.remark
         elif self.choice is None:
             limit = RESUMED
-        elif self.choice.limit or self.last:
+        elif self.choice.limit or self.again == AGAIN:
             limit = self.choice.limit or f"{AGAIN + 1} runs were made"
         else:
             return bars

@@ -87,16 +87,17 @@ def has_all(folder: Path) -> bool:
         errors, repeats, _ = run.errors, run.repeats, run.max_margin
     except RunFolderError:
         return False
-    case, to_accuracy = run.case, "accuracy" in run.header
+    case = run.case
     many = getattr(case.method, "repeats", 1) > 1 and case.data.source != "arrays"
-    asked = [(errors, to_accuracy or case.error.companions != "none"), (repeats, many)]
+    asked = [(errors, case.error.companions != "none"), (repeats, many)]
     there = all(one is not None or not wanted for one, wanted in asked)
     # one that missed its accuracy says nothing of it: another was to follow
-    judged = not to_accuracy or errors is not None and errors.wanted == errors.wanted
-    remarks = [one.remark for one in (errors, repeats) if one] + [
-        repeats.without if repeats else ""
-    ]
-    broken_off = any(remark.startswith(BROKEN_OFF) for remark in remarks)
+    judged = "accuracy" not in run.header or errors is not None and errors.wanted == errors.wanted
+    broken_off = any(
+        getattr(one, name, "").startswith(BROKEN_OFF)
+        for one in (errors, repeats)
+        for name in ("remark", "without")
+    )
     return whole and there and judged and not broken_off
 
 

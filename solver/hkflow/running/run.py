@@ -341,10 +341,12 @@ def resume(
 
 
 def _asked(session, mark):
-    """What run.json says of a case that asks for an accuracy, by which it can be asked again."""
+    """What run.json says of a case that asks for an accuracy, by which it can be asked again: for
+    the first of its runs, which is as planned."""
     case = session.asked.case.model_dump(mode="json", exclude_unset=True)
     asked = {"case": case, "folder": str(session.asked.folder.resolve()), "mark": mark}
-    return {"accuracy": session.judge.wanted} | ({"asked": asked} if mark else {})
+    planned = mark and not session.judge.again
+    return {"accuracy": session.judge.wanted} | ({"asked": asked} if planned else {})
 
 
 def _to_accuracy(go_on, stored, session):
@@ -356,7 +358,7 @@ def _to_accuracy(go_on, stored, session):
     """
     from .accuracy import Attempt, run_to_accuracy
 
-    alone = Attempt(None, stored.header["accuracy"], True)
+    alone = Attempt(None, stored.header["accuracy"])
     asked = _asked_again(stored) if session.ranks.size == 1 else None
     if asked is None:
         return go_on(alone)
@@ -366,10 +368,8 @@ def _to_accuracy(go_on, stored, session):
         same = toml_of(resolved) == stored.header["resolved_case"]
         return go_on(judge if same else alone)
 
-    make, how = (
-        _maker(asked, stored.header["asked"]["mark"], session),
-        (session.ranks, session.quiet),
-    )
+    make = _maker(asked, stored.header["asked"]["mark"], session)
+    how = session.ranks, session.quiet
     return run_to_accuracy(make, asked, stored.path, True, *how, begun)
 
 
