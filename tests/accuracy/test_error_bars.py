@@ -830,6 +830,7 @@ def test_networks_have_errors_in_time_alone(points, tmp_path):
 
 def test_sibling_a_looser_run_with_the_same_steps_tells_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(companions, "FEWER_STEPS", np.inf)
+    monkeypatch.setattr(companions, "FEW", 0)
     assert bar_and_error_of_a_network(tmp_path, "random")[0] == 0.0
 
 
@@ -883,6 +884,7 @@ def test_long_implicit_steps_are_judged_by_half_as_long_ones(tolerance, tmp_path
 
 def test_sibling_a_looser_run_takes_the_same_long_steps(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "_steps_implicitly", lambda own: False)
+    monkeypatch.setattr(companions, "FEW", 0)
     bars, errors, _ = bars_and_errors_of_a_diagonal_network(tmp_path, 1e-6)
     assert (bars < 1e-4 * errors).any()
 

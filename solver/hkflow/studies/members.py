@@ -243,8 +243,8 @@ def _drain(executor, room, break_off, tasks, threads, study, interrupt, done):
 
 @contextmanager
 def _starting():
-    """SIGINT is blocked in processes that start meanwhile until `_begin_worker` unblocks it: earlier
-    it would be a traceback among what they import."""
+    """SIGINT is blocked in processes that start meanwhile, until `_begin_worker` unblocks it:
+    earlier it would be a traceback among what they import."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
