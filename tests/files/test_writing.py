@@ -66,6 +66,13 @@ def test_devices_and_links_are_written_through_not_replaced(tmp_path):
     assert len(list(tmp_path.iterdir())) == 3
 
 
+def test_a_link_to_itself_is_replaced(tmp_path):
+    """It ended in a traceback: no file is there that the link could keep."""
+    (tmp_path / "loop.html").symlink_to("loop.html")
+    write_page(tmp_path / "loop.html", PAGE, "page")
+    assert (tmp_path / "loop.html").read_text() == PAGE
+
+
 def test_arrays_are_stored_as_h5py_stores_them(tmp_path):
     write_hdf5(tmp_path / "own.h5", lambda file: write_arrays(file, ARRAYS), libver=NEW)
     with h5py.File(tmp_path / "theirs.h5", "w", libver=NEW) as file:

@@ -40,7 +40,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     if path.exists() and not (path.is_file() or path.is_dir()):
         write(path)
         return
-    path = path.resolve() if path.is_symlink() else path
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path  # one in a circle as it is
     is_replaced = path.exists()
     # a name may have 255 bytes, and a letter up to 4
     temporary = path.with_name(f".{path.name[:50]}.{int.from_bytes(os.urandom(6))}.tmp")
