@@ -830,7 +830,7 @@ def test_networks_have_errors_in_time_alone(points, tmp_path):
 
 def test_sibling_a_looser_run_with_the_same_steps_tells_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(companions, "FEWER_STEPS", np.inf)
-    monkeypatch.setattr(companions, "FEW", 0)
+    monkeypatch.setattr(plan, "FEW", 0)
     assert bar_and_error_of_a_network(tmp_path, "random")[0] == 0.0
 
 
@@ -884,7 +884,7 @@ def test_long_implicit_steps_are_judged_by_half_as_long_ones(tolerance, tmp_path
 
 def test_sibling_a_looser_run_takes_the_same_long_steps(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "_steps_implicitly", lambda own: False)
-    monkeypatch.setattr(companions, "FEW", 0)
+    monkeypatch.setattr(plan, "FEW", 0)
     bars, errors, _ = bars_and_errors_of_a_diagonal_network(tmp_path, 1e-6)
     assert (bars < 1e-4 * errors).any()
 
@@ -894,7 +894,8 @@ def test_companions_of_networks_take_no_endless_steps(few, remark, tmp_path, mon
     monkeypatch.setattr(plan, "MORE_STEPS", 0.0)
     monkeypatch.setattr(plan, "FEW_STEPS", few)
     run = hkflow.run(NETWORK, output=tmp_path / "run")
-    said = "a companion of it, the same with tolerance 0.01, did not reach its end"
+    shorter = "tolerance 0.0001 and steps half as long"
+    said = f"a companion of it, the same with {shorter}, did not reach its end"
     assert run.errors.remark == (said if remark else "")
 
 

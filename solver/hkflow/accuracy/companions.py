@@ -36,7 +36,7 @@ from .estimate import (
     rms,
     until_they_part,
 )
-from .plan import FAR_FEWER, LOOSER, Rival, found_among, planned, times_fit
+from .plan import FAR_FEWER, FEW, LOOSER, Rival, found_among, planned, times_fit
 from .quantities import is_large, quantities
 
 EXACT, LOST = "no error in space", "a companion of it, {}, did not reach its end"
@@ -44,7 +44,6 @@ EXACT, LOST = "no error in space", "a companion of it, {}, did not reach its end
 FEWER_STEPS = 0.7
 TIGHTER_THAN_OWN = 0.1  # times the tolerance, that tells them where it takes more
 FAR_TIGHTER = 0.01  # times the tighter tolerance, where that leaves the steps as they are
-FEW = 64  # steps, up to which tolerances tell little: saves cut them, or they grow as they may
 # of grids that spread, where steps are few, from save to save or in all. Others of so many parts of
 # them tell, at the tolerance at which a step of second order has their length; and so of more that
 # another tolerance hardly changes
@@ -172,16 +171,14 @@ def _told_in_time(run, plan, made):
 def _told_by_tighter(run, plan, made):
     """The plan, in which a tighter tolerance than the run's tells errors in time where a looser one
     has hardly changed the steps, as between close saves; it and steps half as long where that has
-    hardly changed them either, and where steps are few, which differ by chance; the looser one
-    nonetheless if these take far more steps."""
+    hardly changed them either; the looser one nonetheless if these take far more steps."""
     # early versions did not keep how many steps a run took
     steps, looser = run.end.get("steps", np.inf), made.get(plan.pair[1])
-    if steps >= FEW:
-        if looser is None or looser.end["steps"] <= FEWER_STEPS * steps:
-            return plan
-        before, plan = plan, _told_by_tolerance(TIGHTER_THAN_OWN, run, plan, made)
-        if plan is before or FEWER_STEPS * made[plan.pair[1]].end["steps"] >= steps:
-            return plan
+    if looser is None or looser.end["steps"] <= FEWER_STEPS * steps:
+        return plan
+    before, plan = plan, _told_by_tolerance(TIGHTER_THAN_OWN, run, plan, made)
+    if plan is before or FEWER_STEPS * made[plan.pair[1]].end["steps"] >= steps:
+        return plan
     shorter = with_shorter_steps(plan.pair[0], TIGHTER_THAN_OWN, run, 2)
     return _told_by(TIGHTER_THAN_OWN, shorter, run, plan, made)
 

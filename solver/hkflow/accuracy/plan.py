@@ -46,6 +46,7 @@ INDEPENDENT, INDEPENDENT_ANYWAY, WORTH_ANOTHER, PART = 1000, 300, 1000, 64
 # the independent method
 TIGHTER, LOOSER = {True: 0.25, False: 0.1}, 10.0
 MORE_STEPS, FEW_STEPS = 2.0, 1000  # times a network's steps, and steps, that companions may take
+FEW = 64  # steps of a run, up to which tolerances tell little: saves cut them, or they grow freely
 FEW_INTERVALS = 8  # of noise in a run
 SAVES = 21  # of companions at most, the first and the last of the run's and others between
 
@@ -244,8 +245,8 @@ def _pair(run, own, fewer, wait, end):
 
     These are the one with the fewest cells or points, and it with a tighter tolerance. Where there
     is none, or moves at random would tell them apart, they are the run itself and it with a looser
-    one; if intervals cannot be longer before the end, with a tighter one; if steps may be implicit,
-    with a tighter one and steps half as long.
+    one; if intervals cannot be longer before the end, with a tighter one; if steps are few or may
+    be implicit, with a tighter one and steps half as long.
 
     fewer : from more cells or points to fewer;  wait : see `longest_wait`
     """
@@ -253,7 +254,8 @@ def _pair(run, own, fewer, wait, end):
         first, ratio = fewer[-1], TIGHTER[run.method == "grid"]
     else:
         first, ratio = own, TIGHTER[False] if LONGER * wait > end else LOOSER
-    if first is own and wait == 0.0 and _steps_implicitly(own):
+    few = run.end.get("steps", np.inf) < FEW
+    if first is own and wait == 0.0 and (few or _steps_implicitly(own)):
         ratio = TIGHTER[False]
         others = with_shorter_steps(own, ratio, run, 2)
     else:
