@@ -445,7 +445,9 @@ def test_a_full_disk_is_a_sentence(runs, tmp_path, name):
     """HDF5 crashed at the end of the process, after a traceback."""
     if name == "netcdf":
         pytest.importorskip("xarray")
-    starve = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (900, 900))"
+    # Python cuts byte code off at the limit, too, and cannot read it then
+    starve = "import resource, sys; sys.dont_write_bytecode = True"
+    starve += "; resource.setrlimit(resource.RLIMIT_FSIZE, (900, 900))"
     code = f"{starve}; from hkflow.app.cli import main; main()"
     words = ("export", runs("circle").path, f"--{name}", "--output", tmp_path / "out")
     command = [sys.executable, "-c", code, *map(str, words)]

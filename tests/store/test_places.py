@@ -36,7 +36,7 @@ def test_a_finished_run_that_is_resumed_keeps_what_it_said_until_it_is_said_agai
 
     monkeypatch.setattr("hkflow.running.ending.pack", look_and_die)
     with pytest.raises(SystemExit):
-        hkflow.resume(run.path)
+        hkflow.resume(run.path, observers=[lambda state: None])
     assert all(there.values()) and hkflow.load(run.path).errors.bars
 
 

@@ -2,6 +2,7 @@
 and line."""
 
 import json
+import os
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,7 +95,7 @@ def load_case(path: str | Path, overrides: Overrides = None) -> CaseFile:
 
 def read_toml(path: Path) -> str:
     """The text of a case or study file. Raises CaseError if it cannot be read or is no text."""
-    if path.is_dir():
+    if os.path.isdir(path):  # also of a name that no file can have
         typed = as_typed(path)
         ways = f" It holds a run: 'hkflow resume {typed}' or 'hkflow margin --from {typed}'."
         of_run = ways if (path / "run.json").is_file() else ""

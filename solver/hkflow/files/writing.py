@@ -93,7 +93,7 @@ def check_replaced(path: Path, openings: tuple[str, ...], what: str) -> None:
     """Raise RunFolderError where a file is there that hkflow did not make as one of its `what`s,
     which begin with one of `openings`: data, a case or a part of a run folder is never written
     over."""
-    if not path.is_file():
+    if not os.path.isfile(path):  # nor of a name that no file can have
         return
     wanted = tuple(opening.encode() for opening in openings)
     with path.open("rb") as file:

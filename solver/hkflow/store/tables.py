@@ -10,8 +10,6 @@ from ..files.writing import check_replaced, write_whole
 from ..solving.result import Result
 from .contents import COUNTED, STATE_ARRAYS
 
-SECOND = ("step", "log_scale", "particle", "unit")  # columns, of which the first is the time
-
 
 def write_csv(stem: Path, run: Result) -> list[Path]:
     """Write STEM-records.csv, STEM-predictions.csv and STEM-density.csv or STEM-particles.csv;
@@ -23,14 +21,15 @@ def write_csv(stem: Path, run: Result) -> list[Path]:
     measure = (
         {"density": _densities(run)} if run.method == "grid" else {"particles": _particles(run)}
     )
+    records = {"time": run.records["time"], **run.records}  # first, in whatever order they are kept
     tables = {
-        "records": (list(run.records), [list(run.records.values())]),
+        "records": (list(records), [list(records.values())]),
         "predictions": _predictions(run),
         **measure,
     }
     paths = {stem.with_name(f"{stem.name}-{name}.csv"): table for name, table in tables.items()}
     for path in paths:
-        check_replaced(path, tuple(f"time,{column}" for column in SECOND), "table")
+        check_replaced(path, ("time,",), "table")
     for path, (header, blocks) in paths.items():
         write_whole(path, partial(_write, header=header, blocks=blocks))
     return list(paths)
