@@ -197,32 +197,28 @@ def _counts(own, known=(), anyway=False):
     problem, counts = own.problem, []
     if problem.domain.fixed or own.options["kind"] == "network":
         return counts
-    sites = sites_of(own)
-    if sites:
-
-        def coarser(count):
-            return count // FEWER
-
-    elif problem.mesh is not None:
+    sites, coarser = sites_of(own), _fewer
+    if problem.mesh is not None:
         coarser = problem.domain.meshes.coarser
     elif problem.density is not None and isinstance(problem.initial, PointMeasure):
-
-        def coarser(count):
-            return count // FEWER
-
         most = count_of(problem) // FEWER
         found = {count_of(one.problem) for one in known if one.problem.mesh is None}
         fewer = sorted((count for count in found if LEAST <= count <= most), reverse=True)
         if len(fewer) > 1:
             far = fewer[0] * FAR_FEWER <= most * FEWER
             return [most, *fewer] if anyway and far else fewer
-    else:
+    elif not sites:
         return counts
     count = coarser(sites or count_of(problem))
     while count and count >= LEAST:
         counts.append(count)
         count = coarser(count)
     return counts
+
+
+def _fewer(count):
+    """How many points, or sites of noise, come after so many."""
+    return count // FEWER
 
 
 def _counts_in_space(own, counts):

@@ -170,3 +170,21 @@ def test_normalized_unit_rates(shape, rng):
         close(a, b)
         for a, b in zip((unblocked(velocities, n), one, two, sums.sum(axis=0)), wanted, strict=True)
     )
+
+
+@pytest.mark.parametrize("by_hidden, by_output, with_inner", [(1, 0, 0), (1, 1, 0), (0, 1, 1)])
+def test_floors_are_norms_of_units_of_at_most_one(by_hidden, by_output, with_inner, rng):
+    hidden, output = 0.3 * rng.normal(size=(2, 3, 4)), 0.3 * rng.normal(size=7)
+    inner = rng.normal(size=7 * with_inner)
+    hidden[0, :, 2], output[2], inner[2:3] = 0.0, 0.0, 0.0
+    found = [np.full_like(one, -1.0) for one in (hidden, output, inner)]
+    kernels.unit_floors(hidden, output, inner, bool(by_hidden), bool(by_output), *found)
+    squares = by_hidden * np.sum(hidden**2, axis=1).ravel()[:7] + by_output * output**2
+    squares = squares + (inner**2 if with_inner else 0.0)
+    sizes = np.where(squares > 0.0, np.minimum(np.sqrt(squares), 1.0), 1.0)
+    assert sizes[2] == 1.0 and 0.0 < sizes.min() < 1.0
+    np.testing.assert_allclose(found[1], sizes, rtol=1e-14)
+    np.testing.assert_allclose(found[2], sizes if with_inner else [], rtol=1e-14)
+    of_hidden = found[0].transpose(0, 2, 1).reshape(8, 3)[:7]
+    wanted = np.tile(sizes[:, None], 3) if by_hidden else -1.0
+    np.testing.assert_allclose(of_hidden, wanted, rtol=1e-14)

@@ -112,21 +112,9 @@ class MovingUnits:
         1: J makes small units grow by as many times as large ones. Outputs alone do not grow so."""
         if self.layers == "output":
             return
-        hidden, output, inner = self.parts(y)
-        of_hidden, of_output, of_inner = self.parts(floors)
-        squares = np.zeros((self.shape[0], self.shape[2]))
-        each = squares.reshape(-1)[: self.m]
-        if self.layers == "both":
-            np.einsum("bac,bac->bc", hidden, hidden, out=squares)
-        if self.layers == "normalized" or self.degree == 1:
-            each += output**2
-        if len(inner):
-            each += inner**2
-        sizes = np.where(squares > 0.0, np.minimum(np.sqrt(squares), 1.0), 1.0)
-        if self.layers == "both":
-            of_hidden[:] = sizes[:, None]
-        of_output[:] = each = sizes.reshape(-1)[: self.m]
-        of_inner[:] = each if len(inner) else 1.0
+        both = self.layers == "both"
+        by_output = not both or self.degree == 1
+        kernels.unit_floors(*self.parts(y), both, by_output, *self.parts(floors))
 
     def fill(self, e: Any, objective: Any) -> None:
         """e.rate = −m ∂F/∂w (normalized: −∂F/∂w) and the integrals at the state e.y."""

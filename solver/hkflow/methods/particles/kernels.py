@@ -34,6 +34,34 @@ def combine(start, rates, coefficients, dt, out):
         add_rates(start, rates, coefficients, dt, b * BLOCK, min(n, (b + 1) * BLOCK), out)
 
 
+@njit(cache=True)
+def unit_floors(hidden, output, inner, by_hidden, by_output, of_hidden, of_output, of_inner):
+    """The norm of every unit's trained weights, but at most 1, and 1 of a unit of zero: the floors
+    of `local_errors` for its weights.
+
+    hidden, of_hidden (n_blocks, axes, width); output, of_output (m,); inner, of_inner (m,) or (0,);
+    by_hidden, by_output : whether these are trained, and grow with the unit
+    """
+    width = hidden.shape[2]
+    for j in range(len(output)):
+        b, c = divmod(j, width)
+        square = 0.0
+        if by_hidden:
+            for a in range(hidden.shape[1]):
+                square += hidden[b, a, c] ** 2
+        if by_output:
+            square += output[j] ** 2
+        if len(inner):
+            square += inner[j] ** 2
+        size = min(np.sqrt(square), 1.0) if square > 0.0 else 1.0
+        if by_hidden:
+            for a in range(hidden.shape[1]):
+                of_hidden[b, a, c] = size
+        of_output[j] = size
+        if len(inner):
+            of_inner[j] = size
+
+
 @parallel_loop
 def local_errors(start, floors, rates, estimates, dt, relative, out):
     """Σ_i (dt Σ_k e_k rates_ki / (floor_i + relative |start_i|))² within each block, for every
