@@ -86,6 +86,11 @@ class ErrorBars(Shown):
     def __iter__(self) -> Iterator[str]:
         return iter(self.bars)
 
+    @property
+    def judges(self) -> bool:
+        """Whether they say what was reached of an accuracy that was asked for."""
+        return not np.isnan(self.wanted)
+
     def label(self, name: str) -> str:
         """What a quantity is called."""
         return LABELS[name][self.normalised]

@@ -50,7 +50,7 @@ def _errors(run):
     if bars is None:
         return []
     rows = []
-    if bars.wanted == bars.wanted:
+    if bars.judges:
         limit = f": {bars.limit}" if bars.limit else ""
         reached = f"{bars.reached:.1e} reached" if bars.bars else "not estimated"
         rows.append(("accuracy", f"{reached}, {bars.wanted:.1e} wanted{limit}"))

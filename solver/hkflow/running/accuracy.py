@@ -219,7 +219,7 @@ class Attempt:
 def as_wanted(run: Run, bars: ErrorBars) -> ErrorBars:
     """New error bars of a run, with the accuracy that it was made to and what they say of it."""
     before = run.errors
-    if before is None or np.isnan(before.wanted):
+    if before is None or not before.judges:
         return bars
     reached = relative_error(run, bars)[0]
     kept = reached > before.wanted and not before.limit.startswith(BROKEN_OFF)

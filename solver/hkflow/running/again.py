@@ -63,7 +63,7 @@ def same_run(folder: Path, mark: str | None, accuracy: bool) -> Run | None:
             return None
         found = load(folder)
         bars = found.errors
-        judged = bars is not None and bars.wanted == bars.wanted and bars.limit != RESUMED
+        judged = bars is not None and bars.judges and bars.limit != RESUMED
     except RunFolderError:
         return None
     return found if found.is_begun and (judged or not accuracy) else None
@@ -92,7 +92,7 @@ def has_all(folder: Path) -> bool:
     asked = [(errors, case.error.companions != "none"), (repeats, many)]
     there = all(one is not None or not wanted for one, wanted in asked)
     # one that missed its accuracy says nothing of it: another was to follow
-    judged = "accuracy" not in run.header or errors is not None and errors.wanted == errors.wanted
+    judged = "accuracy" not in run.header or errors is not None and errors.judges
     broken_off = any(
         getattr(one, name, "").startswith(BROKEN_OFF)
         for one in (errors, repeats)
