@@ -351,7 +351,7 @@ def test_what_is_no_run_is_refused_with_a_sentence(tmp_path, what):
                 file.attrs["format"] = 99
     message = {
         "nothing": "no run here",
-        "text": "x.h5: damaged",
+        "text": "x.h5: does not begin as an HDF5 file does",
         "foreign": "not a results file",
         "newer": "format 99",
     }

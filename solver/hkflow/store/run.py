@@ -60,6 +60,7 @@ from .estimates import read_errors, read_repeats
 from .place import Place
 from .snapshots import CHECKPOINT, missing_saves, read_snapshots, snapshot_paths
 
+SIGNATURE = b"\x89HDF\r\n\x1a\n"  # with which HDF5 files begin
 KEPT = 2**26  # bytes of snapshots that a Run keeps in memory, or one file of them
 TOGETHER = 2**18  # bytes of states that are read at a time from a results.h5, or one state
 
@@ -294,6 +295,12 @@ def load(path: str | Path) -> Run:
         runs = path / "runs"  # as of a study
         wanted = f"Look into {runs}" if runs.is_dir() else "Wanted a run folder or a results.h5"
         raise RunFolderError(f"{path}: no run here. {wanted}.")
+    with reading(path), open(path, "rb") as stream:
+        begins = stream.read(len(SIGNATURE))
+    if begins != SIGNATURE:
+        raise RunFolderError(
+            f"{path}: does not begin as an HDF5 file does. Wanted a run folder or a results.h5."
+        )
     return _load_results(path)
 
 
