@@ -519,8 +519,11 @@ def test_where_the_other_method_fails_meshes_tell_of_a_margin_flow(monkeypatch):
     assert "order" in bars.bars["predictions"].verdict
 
 
-@pytest.mark.parametrize("activation, degree", [("relu", 1), ("squared-relu", 2)])
-def test_bars_grow_with_rows_as_errors_do(tmp_path, activation, degree):
+@pytest.mark.parametrize(
+    "activation, degree, energy",
+    [("relu", 1, None), ("squared-relu", 2, None), ("relu", 1, "x*y")],
+)
+def test_bars_grow_with_rows_as_errors_do(tmp_path, activation, degree, energy):
     """h(sx) = s^degree h(x) without a bias, so errors grow alike. Bars of rows where the companion
     happens to agree stayed those of the data: of rows 100 times as far, 74 % had errors within."""
     rng = np.random.default_rng(0)
@@ -533,6 +536,8 @@ def test_bars_grow_with_rows_as_errors_do(tmp_path, activation, degree):
         "flow": {"kind": "hellinger-kantorovich"},
         "time": {"end": 0.5},
     }
+    if energy:
+        case["energy"] = [{"kind": "external", "potential": energy}]
     run = hkflow.run(case, output=tmp_path / "run")
     angles = np.linspace(0.0, 2.0 * np.pi, 200)
     circle = 3.0 * np.column_stack([np.cos(angles), np.sin(angles)])

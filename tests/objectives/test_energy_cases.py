@@ -259,3 +259,28 @@ def test_the_residual_of_an_energy_that_rests_is_no_share_of_rounding(density, t
     run = hkflow.run(case, output=tmp_path / "run")
     said = dict(summary(run))["energy residual"]
     assert said.endswith("is rounding alone" if density == "1" else "of the energy exchanged")
+
+
+def test_energies_beside_several_classes_predict(tmp_path):
+    """Vectors, at the run's own inputs and of test data, with and without a mesh."""
+    points = {"method": {"kind": "particles", "particles": 20}}
+    mesh = {"method": {"kind": "grid"}, "domain": {"kind": "sphere", "cells": 42}}
+    for k, more in enumerate((points, mesh)):
+        case = {
+            "data": {
+                "source": "inline",
+                "inputs": [[1.0], [-0.5], [0.3], [-1.2], [0.7], [0.1]],
+                "targets": [0.0, 1.0, 0.0, 1.0, 1.0, 0.0],
+                "test_fraction": 0.34,
+            },
+            "objective": {"activation": "relu", "loss": "softmax"},
+            "energy": [{"kind": "external", "potential": "x*y"}],
+            "domain": {"kind": "sphere"},
+            "flow": {"kind": "wasserstein"},
+            "time": {"end": 0.1},
+            "error": {"companions": "none"},
+        } | more
+        run = hkflow.run(case, output=tmp_path / str(k), quiet=True)
+        assert run.finished and run.test_predictions.shape == (2, 2, 2)
+        again = run.predict(run.inputs, prepared=True)
+        assert np.abs(again - run.predictions[-1]).max() < 1e-14

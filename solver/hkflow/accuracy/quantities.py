@@ -7,6 +7,7 @@ from ..measures.point_measure import DensityAndAtoms
 from ..methods.choice import method_class
 from ..methods.step import SMALLEST
 from ..objectives.data import with_bias
+from ..objectives.protocol import feature_of_data
 from ..solving.predicting import predictions_at, predictions_of, unscaled
 from ..solving.registry import are_per_mass
 from ..solving.result import Result
@@ -100,7 +101,7 @@ def bars_at(run: Result, inputs: Floats) -> Floats:
     nearby passes 0 somewhere. Data that are fitted have smaller errors than other inputs, by orders
     of magnitude where inputs are as many as data.
     """
-    bars, feature = run.errors, run.problem.objective.feature
+    bars, feature = run.errors, feature_of_data(run.problem.objective)
     there = filter(bars.bars.__contains__, ("predictions", "test_predictions"))
     full = with_bias(inputs) if run.bias else inputs
     least = max(bars[name][-1] for name in there) * _sizes(run, full)
@@ -115,7 +116,8 @@ def bars_at(run: Result, inputs: Floats) -> Floats:
 
 def _sizes(run, inputs):
     """How much larger h may be at inputs (n, p), bias included, than on the data, (n,)."""
-    feature, data = run.problem.objective.feature, run.problem.objective.inputs
+    objective = run.problem.objective
+    feature, data = feature_of_data(objective), objective.inputs
     degree = 1 if feature.joint else feature.degree
     if degree is None or not data.any():
         return np.ones(len(inputs))

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..arguments import Floats
 from ..measures.point_measure import PointMeasure
+from ..objectives.protocol import feature_of_data
 from ..problem.problem import Problem
 
 BLOCK = 4096  # inputs that are predicted at a time
@@ -56,4 +57,4 @@ def predictions_at(
     atoms = problem.atoms_of(measure(small))
     with np.errstate(over="ignore", invalid="ignore"):
         factor = np.exp(scale - log_scale)
-        return factor * predictions_of(problem.objective.feature, atoms, inputs)
+        return factor * predictions_of(feature_of_data(problem.objective), atoms, inputs)

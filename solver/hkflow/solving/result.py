@@ -27,7 +27,7 @@ from ..measures.initial import COORDINATES, CellDensity, spread_atoms
 from ..measures.point_measure import PointMeasure, Units
 from ..methods.choice import method_class
 from ..objectives.data import axis_names, numbered, with_bias
-from ..objectives.protocol import prediction_shape
+from ..objectives.protocol import feature_of_data, prediction_shape
 from ..problem.flow import Flow
 from ..problem.problem import Problem
 from ..shown import counted, html_table
@@ -596,7 +596,7 @@ class Result:
         unscaled_atoms, _, log_mass = self._unscaled_atoms(state)
         unit = normalised or log_mass < -LARGEST_LOG_MASS  # smaller than weights can be
         atoms = _of_mass_one(unscaled_atoms) if unit else self._plain_atoms(state, save)
-        feature = self.problem.objective.feature
+        feature = feature_of_data(self.problem.objective)
         inputs = np.atleast_2d(real_array(inputs, "Inputs") if prepared else self.prepare(inputs))
         if inputs.shape[1] != self.inputs.shape[1]:
             without = ", without the bias" if self.bias else ""
