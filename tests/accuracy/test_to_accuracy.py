@@ -529,3 +529,30 @@ def test_steps_that_a_tighter_tolerance_leaves_are_judged_by_a_far_tighter_one(m
     off = np.sqrt(np.mean((loose.predictions - fine.predictions) ** 2, axis=1)).max()
     bar = hkflow.error_bars(loose).bars["predictions"]
     assert off <= bar.time.max()
+
+
+@pytest.mark.parametrize("kind", ["grid", "particles"])
+def test_a_run_that_ends_at_its_margin_has_bars_of_its_own_saves(tmp_path, kind):
+    """Coarse runs go on to the end; their bars, and the other method, were taken for this run's."""
+    case = {
+        "data": {
+            "source": "inline",
+            "inputs": [[1.0, 0.2], [-0.3, 1.0], [0.5, -1.0]],
+            "targets": [1.0, -1.0, 1.0],
+        },
+        "objective": {"activation": "relu", "loss": "smooth-logistic-margin"},
+        "domain": {"kind": "signed-sphere"},
+        "flow": {"kind": "hellinger-kantorovich"},
+        "method": {"kind": kind, "accuracy": 0.05},
+        "time": {"end": 3.0, "saves": 5, "until_margin": 1.0},
+        "certificate": {"seconds": 0.0},
+    }
+    run = hkflow.run(case, output=tmp_path / "run", quiet=True)
+    assert len(run.time) == 4 and 2.1 < run.time[-1] < 2.3
+    assert np.array_equal(run.errors.time, run.time)
+    assert run.errors.reached <= 0.05
+    exact = {**case, "method": {"kind": "characteristics", "accuracy": 1e-4}}
+    exact["time"] = {"end": float(run.time[-1]), "saves": run.time[:-1].tolist()}
+    truth = hkflow.run(exact, output=tmp_path / "truth", quiet=True).predictions
+    away = np.sqrt(np.mean((run.predictions - truth) ** 2, axis=1))
+    assert (away <= run.errors["predictions"] + 1e-3).all()

@@ -284,3 +284,23 @@ def test_energies_beside_several_classes_predict(tmp_path):
         assert run.finished and run.test_predictions.shape == (2, 2, 2)
         again = run.predict(run.inputs, prepared=True)
         assert np.abs(again - run.predictions[-1]).max() < 1e-14
+
+
+def test_an_own_kink_beside_energies_promises_no_margin(tmp_path):
+    """A run folder knows the slopes of a ψ of degree 1. Beside energies no margin is sought."""
+    (tmp_path / "leaky_unit.py").write_text(
+        "import hkflow\nimport numpy as np\n\n\n"
+        "def psi(s):\n    return np.where(s > 0, s, 0.1 * s), np.where(s > 0, 1.0, 0.1)\n\n\n"
+        "feature = hkflow.ridge(psi, degree=1)\n"
+    )
+    path = tmp_path / "leaky.toml"
+    path.write_text(
+        "energy = [{ kind = 'external', potential = 'x*y' }]\ndomain = { kind = 'signed-sphere' }\n"
+        "data = { source = 'inline', inputs = [[1.0, 0.2], [-0.3, 1.0]], targets = [1.0, -1.0] }\n"
+        "objective = { activation = 'leaky_unit:feature', loss = 'logistic' }\n"
+        "flow = { kind = 'wasserstein' }\nmethod = { kind = 'particles', particles = 20 }\n"
+        "time = { end = 0.1 }\n"
+    )
+    run = hkflow.run(path, tmp_path / "run", quiet=True)
+    assert run.finished and run.max_margin is None
+    assert run.problem.objective.feature.pieces is None

@@ -281,7 +281,8 @@ class Sum(Shown):
         if self.data is None:
             return Feature("energy", _no_matrix)
         one = self.data.feature
-        named, hidden = f"{one.name} and energies", {"activation": None, "ridge": None}
+        named = f"{one.name} and energies"
+        hidden = dict.fromkeys(("activation", "ridge", "one_sided_slopes"))
         return replace(one, name=named, degree=None, pullback=None, **hidden)
 
     @cached_property

@@ -196,8 +196,14 @@ class Attempt:
         """
         if self.choice is None:
             return bars_for(self.wanted, run, problem, another, [], None, watch)
-        made = self.choice.known, self.choice.rival  # companions of this run are added to them
-        return self.choice.bars or bars_for(self.wanted, run, problem, another, *made, watch)
+        bars, rival = self.choice.bars, self.choice.rival
+        # a margin or an observer may have ended this run before its last saves
+        if bars and np.array_equal(bars.time, run.time):
+            return bars
+        if rival and not np.array_equal(rival.run.time, run.time):
+            rival = None
+        known = self.choice.known  # companions of this run are added to them
+        return bars_for(self.wanted, run, problem, another, known, rival, watch)
 
     def told(self, run: Run, bars: ErrorBars) -> ErrorBars:
         """Them, with the accuracy that was reached and what kept it from more if no other run is
