@@ -15,7 +15,14 @@ from ..geometry.domain import Meshes
 from ..geometry.mesh import Mesh
 from ..geometry.point_sets import quasi_uniform
 from ..geometry.transfer import restrict
-from ..measures.initial import BalancedUnits, Caps, CellDensity, InitialDensity, with_mass
+from ..measures.initial import (
+    BalancedUnits,
+    Caps,
+    CellDensity,
+    InitialDensity,
+    cells_of,
+    with_mass,
+)
 from ..measures.point_measure import DensityAndAtoms, PointMeasure, with_each_sign
 from ..methods.choice import make_method, method_class
 from ..methods.rules import best_method, has_many_kinks
@@ -30,8 +37,9 @@ from ..solving.solution import Memory, Solution
 # Orders in the width that errors are expected to show. ROUGH: cells whose velocity jumps at a kink,
 # and points on the circle that pass kinks, or leave one another, one at a time. CURVED: points on
 # the circle of features without a kink, and cells of a density that jumps. SMOOTH: all others.
-# Where nothing moves all are SMOOTH: integrals of continuous functions.
-ROUGH, CURVED, SMOOTH = (0.5, 1.0), (1.0, 1.5), (1.0, 2.0)
+# Where nothing moves all are SMOOTH: integrals of continuous functions. MOVED: cells that were given
+# points, which they move to their centres.
+ROUGH, CURVED, SMOOTH, MOVED = (0.5, 1.0), (1.0, 1.5), (1.0, 2.0), (1.0, 1.0)
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
 LEAST = 8  # points or cells of a companion
 # In more dimensions n points are no more even than n draws: their errors fall like n^-½, as those
@@ -257,7 +265,8 @@ def _at_centers(density, mesh, sign):
 
 def _carried(problem, mesh):
     """The initial measure on a coarser mesh; atoms stay. A density that is known at every point is
-    taken as on the finer mesh: averages over its cells would hide the error of that."""
+    taken as on the finer mesh: averages over its cells would hide the error of that. So would those
+    of points: the cell that holds its centre gets all of a cell."""
     fine, known, (density, atoms) = problem.mesh, problem.density, problem.initial_parts
     if atoms is None and np.ptp(density, axis=1).max() == 0.0:  # uniform: no overlaps need be found
         return np.repeat(density[:, :1], mesh.n_cells, axis=1)
@@ -268,8 +277,29 @@ def _carried(problem, mesh):
         if values.any():
             mass = float((density @ fine.volumes).sum())
             return with_mass(values, mesh, mass) if of_case else values
-    found = restrict(density, fine, mesh)
+    if starts_from_points(problem):
+        held, masses = cells_of(mesh, fine.centers), density * fine.volumes
+        found = np.array([np.bincount(held, row, mesh.n_cells) for row in masses]) / mesh.volumes
+    else:
+        found = restrict(density, fine, mesh)
     return found if atoms is None else DensityAndAtoms(found, atoms)
+
+
+def starts_from_points(problem: Problem) -> bool:
+    """Whether cells were given points at the start, each to the one that holds it: their density is
+    known on cells alone, and most of those with mass have one without beside them."""
+    known, mesh = problem.density, problem.mesh
+    if mesh is None or problem.domain.fixed or not isinstance(known, CellDensity | None):
+        return False
+    density, _ = problem.initial_parts
+    full = np.zeros((1, 1), dtype=bool) if density is None else density != 0.0
+    if full.all() or not full.any():
+        return False
+    beside_none = np.zeros_like(full)
+    for a, b in (mesh.faces.T, mesh.faces.T[::-1]):
+        for row, lonely in zip(full, beside_none, strict=True):
+            lonely[a[~row[b]]] = True
+    return 2 * int((full & beside_none).sum()) > int(full.sum())
 
 
 def batches_of(companion: Companion) -> list[Companion]:
@@ -331,7 +361,10 @@ def _longest_step(times, steps, now):
 def orders_of(problem: Problem, method: str, options: Mapping[str, Any]) -> tuple[float, float]:
     """The lowest and the highest order that are expected of a method."""
     feature = feature_of_data(problem.objective)
-    if not (problem.flow.moves or problem.spreads):
+    moves = problem.flow.moves or problem.spreads
+    if starts_from_points(problem):
+        return ROUGH if moves and is_kinked(problem) and not feature.joint else MOVED
+    if not moves:
         return SMOOTH
     if method == "grid":
         rough = is_kinked(problem) and not feature.joint

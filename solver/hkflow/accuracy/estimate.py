@@ -130,7 +130,8 @@ def _verdict(order, low, high, below=0.0):
     if np.isnan(order):
         return "companions agree"
     if order < low - below:
-        return f"not in the asymptotic range: order {order:.1f}, expected {low:g} to {high:g}"
+        expected = f"{low:g} to {high:g}" if low < high else f"{low:g}"
+        return f"not in the asymptotic range: order {order:.1f}, expected {expected}"
     if order > high + ABOVE:
         return f"not sure: order {order:.1f}, above {high:g}"
     return f"in the asymptotic range: order {order:.1f}"

@@ -26,6 +26,7 @@ from .companion import (
     options_of,
     other_method,
     sites_of,
+    starts_from_points,
     thinned,
     with_shorter_steps,
     with_tolerance,
@@ -274,7 +275,8 @@ def _another(own, counts, slow=False):
     slow : whether any number of cells takes as long as the run's
     """
     problem, kind = own.problem, ""
-    if own.options["kind"] == "grid":
+    # from the centres of cells that were given points another method errs as the cells do
+    if own.options["kind"] == "grid" and not starts_from_points(problem):
         kind = other_method(problem)
     if not kind:
         return "", []
