@@ -37,8 +37,8 @@ from ..solving.solution import Memory, Solution
 # Orders in the width that errors are expected to show. ROUGH: cells whose velocity jumps at a kink,
 # and points on the circle that pass kinks, or leave one another, one at a time. CURVED: points on
 # the circle of features without a kink, and cells of a density that jumps. SMOOTH: all others.
-# Where nothing moves all are SMOOTH: integrals of continuous functions. MOVED: cells that were given
-# points, which they move to their centres.
+# Where nothing moves all are SMOOTH: integrals of continuous functions. MOVED: cells that were
+# given points, which they move to their centres.
 ROUGH, CURVED, SMOOTH, MOVED = (0.5, 1.0), (1.0, 1.5), (1.0, 2.0), (1.0, 1.0)
 BATCHES, SHARE = 4, 1.0 / 16.0  # of random points, a quarter where they are few
 LEAST = 8  # points or cells of a companion
