@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,20 @@ def test_what_cannot_be_made_is_refused():
         make_operator("dense-single", np.eye(3), np.eye(3), RELU, moving=True)
     with pytest.raises(ValueError, match="has no operator 'tree'"):
         hkflow.FEATURES["joint-relu"].operator(np.eye(3), np.eye(2), "tree")
+
+
+@pytest.mark.parametrize("activation", [LINEAR, RELU])
+@pytest.mark.parametrize("p", [2, 3])
+@pytest.mark.parametrize(
+    "name, moving", [("dense-single", True), ("sorted", True), ("sorted", False)]
+)
+def test_what_a_refusal_offers_can_be_made(name, activation, p, moving):
+    points = np.eye(p)
+    try:
+        make_operator(name, points, points, activation, moving)
+    except ValueError as error:
+        for other in re.findall(r"'([\w-]+)'", str(error).partition("Take")[2]):
+            make_operator(other, points, points, activation, moving)
 
 
 def test_a_case_forces_a_transform(tmp_path):

@@ -62,9 +62,10 @@ def make_operator(
     if name == "auto":
         name = cheapest(len(points), len(inputs), inputs.shape[1], activation, moving)
     if name == SINGLE and moving:
+        others = "'dense'" if activation == LINEAR else "'dense' or 'tree'"
         raise ValueError(
             f"'{name}' is for points that stay where they are: a grid's, or fixed units. Take"
-            " 'dense', 'sorted' or 'tree'."
+            f" {others}."
         )
     if name == "sorted":
         return SortedOperator(points, inputs, activation, moving)

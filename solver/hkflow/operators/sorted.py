@@ -32,9 +32,9 @@ class SortedOperator:
         self, points: Floats, inputs: Floats, activation: int, moving: bool = False
     ) -> None:
         if inputs.shape[1] != 2 or activation == LINEAR:
+            others = "'dense'" if moving and activation == LINEAR else "'dense' or 'tree'"
             raise ValueError(
-                "The sorted operator is for ReLU and squared ReLU on the circle. Take 'dense' or"
-                " 'tree'."
+                f"The sorted operator is for ReLU and squared ReLU on the circle. Take {others}."
             )
         self.points, self.activation, self.moving = (
             points if points.ndim == 3 else blocked(points),

@@ -23,8 +23,9 @@ class MovingUnits:
         feature = problem.objective.feature
         if layers != "output" and feature.degree not in (1, 2):
             raise ValueError(
-                f"layers='{layers}' needs a feature of degree 1 or 2; '{feature.name}' has"
-                f" {feature.degree}."
+                f"layers = '{layers}' needs a feature of degree 1 or 2, and '{feature.name}' has"
+                f" {'none' if feature.degree is None else feature.degree}. Choose the layers"
+                " 'output', or the method 'particles'."
             )
         if not (layers == "both" and feature.degree == 2) and len(problem.signs) == 1:
             raise ValueError(
