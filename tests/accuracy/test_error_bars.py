@@ -1223,3 +1223,20 @@ def test_bars_of_cells_that_are_given_points_hold(tmp_path, cells, axes, most):
         assert (bars < 50.0 * away).all()
         held += (away <= bars).tolist()
     assert np.mean(held) > 0.8
+
+
+@pytest.mark.parametrize("table", [{}, {"noise": "random", "points": "random"}])
+def test_a_run_with_noise_that_ends_where_it_starts_has_bars(tmp_path, table):
+    """They were not estimated, since intervals of noise "must be greater than 0"."""
+    case = {
+        "data": {"source": "inline", "inputs": [[1.0, 0.2], [-0.3, 1.0]], "targets": [1.0, -1.0]},
+        "objective": {"activation": "relu", "loss": "smooth-logistic-margin"},
+        "domain": {"kind": "signed-sphere"},
+        "flow": {"kind": "perturbed", "noise": 0.1},
+        "method": {"kind": "particles", "particles": 200, **table},
+        "time": {"end": 0.3, "until_margin": 0.05},
+        "certificate": {"seconds": 0.0},
+    }
+    run = hkflow.run(case, output=tmp_path / "run", quiet=True)
+    assert run.time.tolist() == [0.0]
+    assert np.isfinite(run.errors["predictions"]).all(), run.errors.remark

@@ -159,6 +159,8 @@ def cut_short(companion: Companion, times: Floats) -> Companion:
         return companion
     made: Any = make_method(problem, **options)
     gap = float(np.diff(times, prepend=0.0).max())
+    if gap == 0.0:  # it has ended where it started
+        return companion
     cut = {name: gap for name, rate in acts.items() if rate > 0.0 and getattr(made, name) > gap}
     return replace(companion, options=options | cut)
 
