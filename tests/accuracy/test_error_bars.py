@@ -1240,3 +1240,23 @@ def test_a_run_with_noise_that_ends_where_it_starts_has_bars(tmp_path, table):
     run = hkflow.run(case, output=tmp_path / "run", quiet=True)
     assert run.time.tolist() == [0.0]
     assert np.isfinite(run.errors["predictions"]).all(), run.errors.remark
+
+
+def test_points_that_are_given_are_not_drawn(tmp_path):
+    """Whatever `method.points` says. As if drawn, their bars were a million times as wide."""
+    points = np.random.default_rng(0).normal(size=(200, 2)).tolist()
+    case = {
+        "data": {"source": "inline", "inputs": [[1.0, 0.2], [-0.3, 1.0]], "targets": [1.0, -0.5]},
+        "objective": {"activation": "relu", "loss": "square"},
+        "domain": {"kind": "sphere"},
+        "flow": {"kind": "hellinger-kantorovich"},
+        "method": {"kind": "particles"},
+        "initial": {"kind": "points", "positions": points},
+        "time": {"end": 0.3},
+    }
+    given = hkflow.run(case, output=tmp_path / "given", quiet=True)
+    case["method"] = {"kind": "particles", "points": "random"}
+    drawn = hkflow.run(case, output=tmp_path / "drawn", quiet=True)
+    assert np.array_equal(given.predictions, drawn.predictions)
+    assert np.array_equal(given.errors["predictions"], drawn.errors["predictions"])
+    assert 0.0 < given.errors["predictions"][-1] < 1e-5

@@ -22,6 +22,7 @@ from ..case.first_measure import density_function
 from ..case.functions import OwnFunctions
 from ..case.preparation import Preparation
 from ..case.resolve import flow_of
+from ..case.schema.initial import GIVEN
 from ..certificates.margin import MaxMargin
 from ..errors import CaseError, RunFolderError
 from ..files.reading import TEST, check_array, find, open_hdf5, read, read_arrays
@@ -83,6 +84,8 @@ class Run(Result):
         self.case, self.mesh, self.signs = static["case"], static["mesh"], static["sign"]
         self.domain = static["domain"]
         self.method, self.options = self.case.method.kind, self.case.method.model_dump()
+        if self.case.initial.kind in GIVEN and self.options.get("points") == "random":
+            self.options["points"] = None  # which are given, and so not drawn
         self.bias = self.case.objective.bias
         self.own = OwnFunctions.model_validate(header.get("own", {}))
         self.initial = static["initial"]
