@@ -7,9 +7,11 @@ import json
 import numpy as np
 import pytest
 from commands import hk
+from scipy.sparse import csr_matrix
 
 import hkflow
 from hkflow.accuracy.error_bars import Bar
+from hkflow.case.columns import Columns
 from hkflow.store.predictions import predicted, read_rows
 
 CASE = {
@@ -94,6 +96,51 @@ def test_what_does_not_fit_is_said_at_once(run):
         run.predict({"length": [1.0], "colour": ["red"], "weigth": [1.0]})
     with pytest.raises(ValueError, match=r"3 columns \(length, colour, weight\).* got 2"):
         run.predict([[1.0, 2.0]])
+
+
+def test_a_cell_that_is_no_number_is_one_fault(run):
+    refusing = run.preparation.model_copy(update={"refuses": True})
+    with pytest.raises(hkflow.CaseError) as error:
+        refusing({"length": ["tall", "170"], "colour": ["red", "red"], "weight": [60.0, None]})
+    said = str(error.value)
+    assert "2 problems" in said and "row 1, column 'length': 'tall' is not a number" in said
+    assert "row 1, column 'length': has no value" not in said and "Fill it in" in said
+
+
+@pytest.mark.parametrize("rows", [np.zeros((2, 5, 3)), csr_matrix(np.zeros((2, 3)))])
+def test_what_is_no_array_of_rows_is_told_its_shape(run, rows):
+    with pytest.raises(
+        ValueError, match=rf"got {type(rows).__name__} of shape \({rows.shape[0]}, "
+    ):
+        run.predict(rows)
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    """A run of two named columns, and the inputs of its data."""
+    x = np.random.default_rng(2).normal(size=(12, 2))
+    frame = {"b": x[:, 0], "a": x[:, 1], "y": np.sign(x[:, 0])}
+    data = {"source": "frame", "frame": frame, "label": "y", "positive": [1], "negative": [-1]}
+    case = CASE | {"data": data, "time": {"end": 0.1}}
+    return hkflow.run(case, output=tmp_path_factory.mktemp("named") / "run"), x
+
+
+def test_an_array_of_rows_has_the_columns_of_the_run_in_their_order(named, tmp_path):
+    run, x = named
+    np.save(tmp_path / "new.npy", x)
+    np.save(tmp_path / "wide.npy", np.zeros((2, 3)))
+    found = predicted(run, read_rows(run, tmp_path / "new.npy"))
+    assert found["prediction"] == pytest.approx(run.predictions[-1], rel=1e-12)
+    with pytest.raises(hkflow.CaseError, match="wanted 2 columns, .* got 3: x1, x2, x3"):
+        predicted(run, read_rows(run, tmp_path / "wide.npy"))
+
+
+def test_no_rows_have_no_error_bars_beside_a_companion(named):
+    found = hkflow.load(named[0].path)
+    bars = {"predictions": Bar(np.zeros(len(found.time)), np.zeros(len(found.time)))}
+    nearby = {"nearby": found.atoms_at(0), "stretch": 2.0}
+    found.__dict__["errors"] = hkflow.ErrorBars(found.time, bars, **nearby)
+    assert len(predicted(found, Columns.of({"a": [], "b": []}))["error"]) == 0
 
 
 def test_the_command(run, tmp_path):

@@ -109,7 +109,7 @@ def bars_at(run: Result, inputs: Floats) -> Floats:
         return least
     measures = run.atoms_at(-1, bars.normalised), bars.nearby
     own, other = (predictions_of(feature, atoms, full) for atoms in measures)
-    apart = (own - other).reshape(len(inputs), -1)
+    apart = (own - other).reshape(len(inputs), feature.outputs)
     far = np.hypot.reduce(apart, axis=1, initial=0.0) / np.sqrt(apart.shape[1])  # no square is inf
     return np.maximum(bars.stretch * far, least)
 

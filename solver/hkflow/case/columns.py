@@ -29,7 +29,8 @@ class Columns:
 
     source : how messages call what holds them
     lines : (n,) of each row in its file, or rows counted from 1;  unit : which of the two
-    comma : whether numbers have a decimal comma
+    comma : whether numbers have a decimal comma;  named_by_place : whether the names are those that
+        an array of rows was given
     faults : rows that are left out, being no rows of the table;  notes : what was found, sentences
     """
 
@@ -40,6 +41,7 @@ class Columns:
     comma: bool = False
     faults: tuple[tuple[int, str], ...] = ()
     notes: tuple[str, ...] = ()
+    named_by_place: bool = False
 
     def __eq__(self, other):
         """Whether the cells are the same, as ranks ask that compute one run together."""
@@ -64,6 +66,7 @@ class Columns:
             return frame
         found: dict[str, Cells] = {}
         names = _names(frame)
+        nameless = names is None
         if names is None:
             names, frame = ["x"], {"x": frame}
         for name in names:
@@ -78,7 +81,8 @@ class Columns:
             few = list(lengths.items())[:MAX_SHOWN]
             said = ", ".join(f"'{printable(name)}' {n}" for name, n in few)
             raise CaseError(f"{source}: columns have different lengths: {said}.")
-        return Columns(source, found, np.arange(1, 1 + max(lengths.values(), default=0)))
+        lines = np.arange(1, 1 + max(lengths.values(), default=0))
+        return Columns(source, found, lines, named_by_place=nameless)
 
 
 def _twice(source, name):

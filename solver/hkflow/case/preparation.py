@@ -120,7 +120,7 @@ class Preparation(Table):
                     lambda cell, said=said: f"'{printable(str(cell).strip())}' is none of {said}",
                 )
             if self.refuses:
-                faults.missing(column.name, gaps_in(values), REMEDY_NEW)
+                faults.missing(column.name, gaps_in(values, wrong), REMEDY_NEW)
             parts.append(column.encoded(values))
         faults.refuse()
         return self.applied(np.column_stack(parts))
@@ -132,13 +132,18 @@ class Preparation(Table):
         if hasattr(raw, "column_names") or getattr(getattr(raw, "dtype", None), "names", None):
             return Columns.of(raw)
         try:
-            rows = np.atleast_2d(cells_of(raw))
+            rows = np.atleast_2d(cells_of(raw))  # a sparse matrix is one cell, an object
         except ValueError as error:
             raise ValueError(
                 f"Inputs must make an array of rows of one length: {error}."
             ) from error
         names = [column.name for column in self.columns]
-        if rows.ndim != 2 or rows.shape[1] != len(names):
+        if rows.ndim != 2 or hasattr(raw, "toarray"):
+            raise ValueError(
+                f"Inputs must make an array of rows, (n, {len(names)}), got"
+                f" {type(raw).__name__} of shape {np.shape(raw)}."
+            )
+        if rows.shape[1] != len(names):
             raise ValueError(
                 f"Inputs need {len(names)} columns ({some(names)}), without the bias, got"
                 f" {rows.shape[-1]}."

@@ -1,6 +1,7 @@
 """What a run predicts for the rows of a new table, as a CSV file."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -42,7 +43,7 @@ def predicted(run: Result, columns: Columns) -> dict[str, Any]:
     if not run.predicts:
         raise RunFolderError(f"{run.name}: energies without data predict nothing.")
     normalised = is_normalised((run, -1))
-    inputs = run.prepare(columns if run.preparation else _in_order(run, columns))
+    inputs = run.prepare(columns if _is_named(run, columns) else _in_order(run, columns))
     with np.errstate(over="ignore", invalid="ignore"):  # of inputs near the largest numbers
         values = run.predict(inputs, -1, normalised, prepared=True)
     called = f"{PREDICTION}/mass" if normalised else PREDICTION
@@ -69,15 +70,29 @@ def write_table(table: dict[str, Any], stream: TextIO) -> None:
         writer.writerow(["" if cell != cell else cell for cell in row])
 
 
-def _in_order(run, columns) -> Floats:
-    """The rows of a table for a run whose inputs have no names: all its columns in their order."""
-    count, names = run.inputs.shape[1], list(columns.named)
-    if len(names) != count:
+def _is_named(run, columns):
+    """Whether a run finds its inputs by the names of columns; an array of rows has names of hkflow,
+    which only runs of such arrays know."""
+    if run.preparation is None:
+        return False
+    wanted = {column.name for column in run.preparation.columns}
+    return not columns.named_by_place or wanted <= set(columns.named)
+
+
+def _in_order(run, columns) -> Columns | Floats:
+    """The rows of a table as a run takes them where one of both has no names of columns: all its
+    columns in their order."""
+    made, cells = run.preparation, list(columns.named.values())
+    names = list(columns.named) if made is None else [column.name for column in made.columns]
+    count = run.inputs.shape[1] if made is None else len(names)
+    if len(cells) != count:
         raise CaseError(
             f"{columns.source}: wanted {count} columns, the inputs of the run in their order, got"
-            f" {len(names)}: {', '.join(names)}."
+            f" {len(cells)}: {', '.join(columns.named)}."
         )
-    return Preparation(columns=[Encoding(name=name) for name in names])(columns)
+    if made is None:
+        return Preparation(columns=[Encoding(name=name) for name in names])(columns)
+    return replace(columns, named=dict(zip(names, cells, strict=True)))
 
 
 def _classes(preparation, values):
