@@ -30,7 +30,8 @@ MOST = 10
 @dataclass(frozen=True, eq=False)
 class LeastMass:
     """A measure ν that interpolates, and a proof that no lighter one does: lower ≤ least mass,
-    upper = |ν|.
+    upper = |ν| + max(Σ s_i (y_i − h_i), 0), to first order the mass that meets what ν misses of the
+    data; lower ≤ upper.
 
     atoms : ν;  residual : max |h_i − y_i| / max |y|, at most EXACT
     dual : (n_data,) s with G_s ≤ 1, lower = Σ s_i y_i
@@ -83,7 +84,8 @@ def l1_interpolation(
             f" {residual:.1e} max|y|. Two data with one input and different targets, or features"
             " with too few signs, have none."
         )
-    lower, upper = float(found.dual @ y), atoms.mass
+    owed = float(found.dual @ (y - _met(objective, atoms)))  # Σ s_i h_i ≤ |ν|
+    lower, upper = float(found.dual @ y), atoms.mass + max(owed, 0.0)
     span = span_of_data(objective)  # where `minimise` searches
     proved = is_searchable(objective.feature, (span.objective if span else objective).axes)
     close = upper - lower <= tolerance * upper
