@@ -330,6 +330,14 @@ def test_a_resumed_run_has_the_error_bars_of_an_undisturbed_one(table, tmp_path,
     assert same_bars(resumed.errors, undisturbed.errors)
 
 
+def test_a_run_that_is_met_broken_off_goes_on(table, tmp_path, broken):
+    """It was said to be another run, and moved aside."""
+    undisturbed = hkflow.run(table, output=tmp_path / "undisturbed")
+    folder = broken(table)
+    met = hkflow.run(table, output=folder)
+    assert not (tmp_path / "run.1").exists() and same_bars(met.errors, undisturbed.errors)
+
+
 def test_a_resumed_run_that_falls_short_is_followed_by_another(case, tmp_path, monkeypatch, broken):
     grid = {"kind": "grid", "accuracy": 1e-4}
 
@@ -346,8 +354,9 @@ def test_a_resumed_run_that_falls_short_is_followed_by_another(case, tmp_path, m
     assert np.array_equal(resumed.predictions, undisturbed.predictions)
 
 
+@pytest.mark.parametrize("met", [False, True])
 def test_a_run_that_fell_short_is_followed_by_another_where_that_was_not_begun(
-    case, tmp_path, monkeypatch
+    case, tmp_path, monkeypatch, met
 ):
     """It has reached its end, and was left as it was, without a word on its accuracy."""
     grid = {"kind": "grid", "accuracy": 1e-4}
@@ -365,7 +374,10 @@ def test_a_run_that_fell_short_is_followed_by_another_where_that_was_not_begun(
         with pytest.raises(KeyboardInterrupt):
             hkflow.run(case, output=tmp_path / "run", method=grid)
     assert hkflow.load(tmp_path / "run").finished
-    resumed = hkflow.resume(tmp_path / "run")
+    if met:
+        resumed = hkflow.run(case, output=tmp_path / "run", method=grid)
+    else:
+        resumed = hkflow.resume(tmp_path / "run")
     assert resumed.errors.reached <= 1e-4 == resumed.errors.wanted
     assert hkflow.load(tmp_path / "run.1").mesh.n_cells == 64
 

@@ -56,17 +56,19 @@ def _arrays(name: str, value: Any) -> dict[str, NDArray]:
 
 
 def same_run(folder: Path, mark: str | None, accuracy: bool) -> Run | None:
-    """The Run in a folder if it is marked as the same one; None if it is another, if there is
-    nothing to load or to resume, or if it is not the last of those made to reach an `accuracy`."""
+    """The Run in a folder if it is marked as the same one; None if it is another, or if there is
+    nothing to load or to resume. Of those made to reach an `accuracy` it is the last, or the first
+    that was broken off, from which resuming goes on to the last."""
     try:
         if mark is None or read_header(folder).get("mark") != mark:
             return None
         found = load(folder)
         bars = found.errors
-        judged = bars is not None and bars.judges and bars.limit != RESUMED
+        judged = bars is not None and bars.judges
+        leads = bars.limit != RESUMED if judged else "asked" in found.header  # type: ignore[union-attr]
     except RunFolderError:
         return None
-    return found if found.is_begun and (judged or not accuracy) else None
+    return found if found.is_begun and (leads or not accuracy) else None
 
 
 def is_whole(run: Run) -> bool:
@@ -74,7 +76,9 @@ def is_whole(run: Run) -> bool:
     where something stopped it for good: no signal, and no observer of the user."""
     stopped = run.end.get("signal", True) is None and not run.end.get("observed")
     as_far = run.finished or stopped
-    return bool(run.missing is None and as_far and run.end.get("complete", True))
+    # one that missed its accuracy says nothing of it: another was to follow
+    judged = "accuracy" not in run.header or run.errors is not None and run.errors.judges
+    return bool(run.missing is None and as_far and run.end.get("complete", True) and judged)
 
 
 def has_all(folder: Path) -> bool:
@@ -91,14 +95,12 @@ def has_all(folder: Path) -> bool:
     many = getattr(case.method, "repeats", 1) > 1 and case.data.source != "arrays"
     asked = [(errors, case.error.companions != "none"), (repeats, many)]
     there = all(one is not None or not wanted for one, wanted in asked)
-    # one that missed its accuracy says nothing of it: another was to follow
-    judged = "accuracy" not in run.header or errors is not None and errors.judges
     broken_off = any(
         getattr(one, name, "").startswith(BROKEN_OFF)
         for one in (errors, repeats)
         for name in ("remark", "without")
     )
-    return whole and there and judged and not broken_off
+    return whole and there and not broken_off
 
 
 @cache
