@@ -170,3 +170,10 @@ def test_what_kernels_are_compiled_with_lies_in_files_that_are_hashed():
                     text = file.read_bytes() if file else b""
                     assert any(sign in text for sign in compiled.SIGNS), (path, kernel.name, name)
     assert len(found) > 100 and imported > 50  # it has looked
+
+
+def test_without_compiling_nothing_runs(monkeypatch):
+    """Commands ended in a traceback, an AttributeError of Numba's."""
+    monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
+    with pytest.raises(hkflow.HkflowError, match="NUMBA_DISABLE_JIT"):
+        compiled.njit(cache=True)(abs)

@@ -44,7 +44,13 @@ if hasattr(os, "register_at_fork"):
 def njit(**options: Any) -> Callable[[Callable], Any]:
     """As numba.njit(**options); what `cache=True` keeps lies in `kept_code`, if there is such a
     folder. With `parallel=True` Python alone can call it, and it has a twin `serial`, which takes
-    its place in a process without threads."""
+    its place in a process without threads. Raises HkflowError where nothing may be compiled."""
+    if numba.config.DISABLE_JIT:  # some kernels call what Python has not
+        from .errors import HkflowError
+
+        raise HkflowError(
+            "NUMBA_DISABLE_JIT: hkflow's kernels run as compiled code alone; unset it."
+        )
     if not options.get("parallel"):
         return lambda function: _compiled(function, options)
     return lambda function: _parallel(function, options)
