@@ -15,6 +15,7 @@ from hkflow.analysis.summary import in_columns, summary
 from hkflow.app.report import write_report
 from hkflow.plots import draw
 from hkflow.solving import loop
+from hkflow.solving.registry import own_names
 from hkflow.studies.report import markdown
 from hkflow.studies.study import study
 
@@ -221,3 +222,8 @@ def test_a_run_can_be_pickled(case, tmp_path):
     again = pickle.loads(pickle.dumps(run))
     assert again.status == run.status and np.array_equal(again.predictions, run.predictions)
     assert np.array_equal(again.atoms_at(-1).weights, run.atoms_at(-1).weights)
+
+
+def test_a_record_that_is_no_more_is_no_own_one():
+    """That of diffusion in folders of earlier versions was said to want a function."""
+    assert own_names(["time", "energy_diffusion", "kurtosis"]) == ["kurtosis"]

@@ -614,6 +614,25 @@ def test_sibling_a_forgotten_piece_of_state_is_noticed(case, tmp_path, monkeypat
     assert content(tmp_path / "cut") != content(tmp_path / "whole")
 
 
+def test_a_state_of_another_version_is_refused_and_nothing_is_changed(case, tmp_path, monkeypatch):
+    """Records were cut back and the format became today's before it was seen."""
+    crashed_run(case, tmp_path / "cut", 30)
+    header = json.loads((tmp_path / "cut" / "run.json").read_text())
+    (tmp_path / "cut" / "run.json").write_text(json.dumps(header | {"format": 4}))
+    with (tmp_path / "cut" / "records.jsonl").open("a") as file:
+        file.write('{"time": ')
+    there = (path for path in (tmp_path / "cut").rglob("*") if path.is_file())
+    paths = [path for path in there if not path.name.startswith(".")]  # on their way when it died
+    before = {path: path.read_bytes() for path in paths}
+
+    def older(state, clock):
+        return {name: value for name, value in state.items() if name != "ages"}, clock
+
+    with pytest.raises(hkflow.RunFolderError, match="another version. Run its case again"):
+        resume_with(older, tmp_path / "cut", monkeypatch)
+    assert {path: path.read_bytes() for path in paths} == before
+
+
 def test_a_damaged_snapshot_is_passed_over(case, tmp_path):
     hkflow.run(case, output=tmp_path / "run")
     wanted = content(tmp_path / "run")

@@ -301,25 +301,35 @@ def resume(
     folder, given = Path(folder), check_records(records)
     observers = as_observers(observers)
 
-    def repair():
-        header = read_header(folder)
-        own = OwnFunctions.model_validate(header.get("own", {}))
+    read: list[Run] = []
+
+    def newest():
+        own = OwnFunctions.model_validate(read_header(folder).get("own", {}))
         own.check(folder)
         resumed_records(own, given, folder)  # before anything is changed
         held.enter_context(lock(folder))
         with writing(folder):
             found = prepare_resume(folder)
+            try:
+                read.append(_read(folder))
+            except RunFolderError:  # as by what is not counted on: it is cut off, or set aside
+                found[-1].make(folder)
+                read.append(_read(folder))
+        return found
+
+    def repaired(repair, header):
+        with writing(folder):
+            repair.make(folder)
             if header["format"] != FORMAT:
                 write_json(folder / "run.json", header | {"format": FORMAT})
-            return found
 
     session = Session(quiet, watch, observers, ranks, given)
     with ranks.together(), ExitStack() as held:
         if not (observers or given) and ranks.told(lambda: has_all(folder)):
             made: Any = None if ranks.rank else load(folder)
             return made
-        state, clock, checkpoint, seconds = ranks.told(repair)
-        stored = ranks.all(lambda: load(folder))
+        state, clock, checkpoint, seconds, repair = ranks.told(newest)
+        stored = ranks.all(lambda: read[0] if read else load(folder))
 
         def go_on(judge=None):
             with doing(PREPARING, quiet):
@@ -327,6 +337,7 @@ def resume(
                     lambda: build_method(stored.problem.distributed(ranks), stored.case)
                 )
             ranks.all(lambda: _continue(method, state, clock, stored))
+            ranks.told(lambda: repaired(repair, stored.header))
             of_case = ranks.all(lambda: resumed_records(stored.own, given, folder))
             judged = replace(session, records=of_case | given, judge=judge)
             remark = _on_missing(stored.records, judged.records, clock)
@@ -338,6 +349,13 @@ def resume(
         wanted = stored.header.get("accuracy")
         made = _to_accuracy(go_on, stored, session) if isinstance(wanted, float) else go_on()
     return _unless_interrupted(made, ranks)
+
+
+def _read(folder):
+    """The Run in a folder, with what moved its atoms."""
+    run = load(folder)
+    run.history  # noqa: B018  # kept by the run
+    return run
 
 
 def _asked(session, mark):
@@ -494,7 +512,9 @@ def _continue(method, state, clock, stored):
             method.history.begin_with(stored.history)
     except DAMAGE as error:
         raise RunFolderError(
-            f"{stored.path}: the state to continue from is not one of this run ({error})."
+            f"{stored.path}: the state to continue from is not one of this run ({error}), or one of"
+            " another version. Run its case again in another folder; what is saved here can still"
+            " be read."
         ) from error
 
 

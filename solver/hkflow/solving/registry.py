@@ -31,6 +31,8 @@ RECORDS = {
     for record in group
 }
 
+GONE = {"energy_diffusion"}  # of earlier versions, in whose folders it is: 0 of all that are read
+
 
 def record_of(name: str) -> Record:
     """The Record of a name; one that is not registered is a user's, with a panel of its own."""
@@ -41,7 +43,7 @@ def record_of(name: str) -> Record:
 
 def own_names(names: Iterable[str]) -> list[str]:
     """Those of a user's records."""
-    return [name for name in names if name not in RECORDS]
+    return [name for name in names if name not in RECORDS and name not in GONE]
 
 
 def in_units_of_one(records: Mapping[str, NDArray[np.float64]], name: str) -> NDArray[np.float64]:

@@ -25,6 +25,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -284,14 +285,37 @@ def unwritten(folder: str | Path, error: OSError) -> RunFolderError:
     return RunFolderError(f"{folder}: cannot be written ({reason}). {remedy}")
 
 
-def prepare_resume(folder: str | Path) -> tuple[dict, LoopState, Path | None, float]:
-    """Bring a folder back to its newest intact snapshot: set aside what is damaged, cut the
-    records.
+@dataclass(frozen=True)
+class Repair:
+    """What brings a run folder back to its newest intact snapshot; made twice it is as made once.
+
+    damaged : files to set aside;  spent : checkpoints that a crash kept past their duty
+    lengths : bytes to cut the logs back to
+    """
+
+    damaged: list[Path]
+    spent: list[Path]
+    lengths: dict[Path, int]
+
+    def make(self, folder: Path) -> None:
+        for path in self.damaged:
+            if path.exists():
+                _set_aside(path, folder / "damaged")
+        remove_temporaries(folder / "snap", _is_own)
+        for log, length in self.lengths.items():
+            os.truncate(log, length)
+        for path in self.spent:
+            path.unlink(missing_ok=True)
+
+
+def prepare_resume(folder: str | Path) -> tuple[dict, LoopState, Path | None, float, Repair]:
+    """What a run goes on from, its newest intact snapshot; nothing is changed.
 
     Returns the state for the method, the clock, the path of the snapshot if it is a checkpoint
-    (else None), and the seconds that the run had taken.
-    Raises RunFolderError, with nothing changed, if a snapshot cannot be read, none is intact, an
-    earlier save is missing, or the records are shorter than the snapshot says.
+    (else None), the seconds that the run had taken, and the Repair that is wanted before it goes
+    on.
+    Raises RunFolderError if a snapshot cannot be read, none is intact, an earlier save is missing,
+    or the records are shorter than the snapshot says.
     """
     folder = Path(folder)
     records, metas, damaged, newest = folder / "records.jsonl", {}, [], None
@@ -317,20 +341,14 @@ def prepare_resume(folder: str | Path) -> tuple[dict, LoopState, Path | None, fl
             raise RunFolderError(
                 f"{log}: is missing or cut short, so the run cannot be continued faithfully."
             )
-    for path in damaged:
-        _set_aside(path, folder / "damaged")
-    remove_temporaries(folder / "snap", _is_own)
-    for log, length in lengths.items():
-        os.truncate(log, length)
     *older, last = metas
-    for path in older:  # a crash may have kept a checkpoint past its duty
-        if metas[path][-1]["save"] < 0:
-            path.unlink()
+    spent = [path for path in older if metas[path][-1]["save"] < 0]
     return (
         state,
         LoopState.from_dict(meta["clock"]),
         last if meta["save"] < 0 else None,
         meta.get("seconds", 0.0),
+        Repair(damaged, spent, lengths),
     )
 
 
