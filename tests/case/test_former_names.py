@@ -9,7 +9,7 @@ from commands import hk_alone
 
 import hkflow
 from hkflow.case import aliases
-from hkflow.case.load import load_case
+from hkflow.case.load import load_case, parse_stored_case
 from hkflow.studies.file import load_study
 
 CASE = """
@@ -187,6 +187,17 @@ def test_a_run_folder_of_before_opens_and_resumes_without_a_word(tmp_path, text)
     assert content(tmp_path / "run") == content(tmp_path / "whole")
     packed = hkflow.load(tmp_path / "run" / "results.h5")
     assert packed.case == found.case and packed.predictions.shape[0] == 4
+
+
+def test_a_stored_descent_of_before_is_read_without_what_it_did_not_read(tmp_path):
+    """Folders of the first networks have stepper and tolerance, and could not be opened."""
+    table = '[method]\nkind = "network"\nunits = 5\ntraining = "gradient-descent"\nstep = 0.1\n'
+    text = now(CASE).partition("[method]")[0].replace("noise = 0.1", "") + "[time]\nend = 1.0\n"
+    former = text + table + 'stepper = "dopri5"\ntolerance = 1e-6\n'
+    assert parse_stored_case(former, "run.json") == parse_stored_case(text + table, "run.json")
+    (tmp_path / "case.toml").write_text(former)
+    with pytest.raises(hkflow.CaseError, match="alone reads"):
+        load_case(tmp_path / "case.toml")
 
 
 def test_a_run_folder_of_a_problem_of_before_opens(tmp_path, places):

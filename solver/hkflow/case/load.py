@@ -151,7 +151,7 @@ def parse_stored_case(text: str, source: str) -> Case | ProblemCase:
     """The case that a run folder tells of: a Case, or the ProblemCase of one made in Python."""
     tables = parse_toml(text, source)
     refuse_unfit(tables, source)
-    tables = current(tables, source, warn=False)
+    tables = _as_read_today(current(tables, source, warn=False))
     if tables.get("data") != {"source": "arrays"}:
         return _checked(tables, text, ".", "", None, source).case
     return ProblemCase.model_validate(tables)
@@ -222,6 +222,15 @@ def _loads(text):
         raise
     except ValueError as error:
         raise ValueError(str(error).partition(";")[0]) from error
+
+
+def _as_read_today(tables):
+    """A stored case less what former versions wrote of descents, which do not read it."""
+    method = tables.get("method")
+    if not isinstance(method, dict) or method.get("training") not in ("gradient-descent", "sgd"):
+        return tables
+    unread = ("stepper", "tolerance", "max_step")
+    return tables | {"method": {key: method[key] for key in method if key not in unread}}
 
 
 def refuse_unfit(tables: dict, source: str | Path) -> None:
