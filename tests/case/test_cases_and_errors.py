@@ -282,6 +282,7 @@ def test_all_faults_are_told_at_once(case):
         ("x,y\n", "has a header line only"),
         ("x,x,y\n1,2,3\n", "names column 'x' twice"),
         ("x,z\n1,1\n", "data.label: .*Unknown column 'y'"),
+        ("0.5,1\n-2,-1\n", "no column is called 'y', and the first line holds numbers alone"),
         ("x,y\n1,1\n2\n", "line 3: 1 fields where the header has 2"),
         ("x,y\n1,1\nabc,1\n", "line 3, column 'x': 'abc' is not a number"),
         ("x,y\n1,1\ninf,1\n", r"line 3, column 'x': 'inf' is not finite\.$"),

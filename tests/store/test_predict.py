@@ -135,6 +135,16 @@ def test_an_array_of_rows_has_the_columns_of_the_run_in_their_order(named, tmp_p
         predicted(run, read_rows(run, tmp_path / "wide.npy"))
 
 
+def test_a_table_without_a_header_line_is_told_once(named, tmp_path):
+    run, _ = named
+    (tmp_path / "bare.csv").write_text("0.1,2\n0.3,-1\n")
+    (tmp_path / "numbered.csv").write_text("0,1,name\n0.3,-1,x\n")
+    with pytest.raises(hkflow.CaseError, match="no column is called 'b', and the first line"):
+        predicted(run, read_rows(run, tmp_path / "bare.csv"))
+    with pytest.raises(hkflow.CaseError, match="unknown column 'b'. Choose from: 0, 1, name"):
+        predicted(run, read_rows(run, tmp_path / "numbered.csv"))
+
+
 def test_no_rows_have_no_error_bars_beside_a_companion(named):
     found = hkflow.load(named[0].path)
     bars = {"predictions": Bar(np.zeros(len(found.time)), np.zeros(len(found.time)))}

@@ -54,6 +54,17 @@ class Columns:
             )
         )
 
+    def check_header(self, where: str, wanted: str) -> None:
+        """Raise CaseError if no column of a text file has the name wanted and all names are
+        numbers, as where its first line is one of the data; `where` begins the message."""
+        if self.unit != "line" or wanted in self.named:
+            return
+        if not numbers(np.array(list(self.named), dtype=object), self.comma)[1]:
+            raise CaseError(
+                f"{where}: no column is called '{printable(wanted)}', and the first line holds"
+                " numbers alone. Begin the file with a line of the columns' names."
+            )
+
     @staticmethod
     def of(frame: Any, source: str = "the frame") -> "Columns":
         """Those of a pandas or polars DataFrame, a pyarrow Table, a dictionary of arrays, an array

@@ -103,6 +103,7 @@ class Preparation(Table):
         faults = Faults(columns.source, columns)
         absent = [column.name for column in self.columns if column.name not in columns.named]
         for name in absent:
+            columns.check_header(columns.source, name)
             said = unknown_name("column", name, columns.named)
             faults.column(said[0].lower() + said[1:])
         if absent:

@@ -181,6 +181,7 @@ def test_rows(
 
 def _check_names(table, columns, features, label, where):
     """Raise CaseError for names that no column has, all of them."""
+    columns.check_header(where, label)
     wrong = [
         f"data.{key}: {where.partition(': ')[2]}: {unknown_name('column', name, columns.named)}"
         for key, names in (
