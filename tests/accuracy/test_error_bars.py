@@ -17,6 +17,7 @@ from hkflow.geometry.sphere import normalize
 from hkflow.methods.choice import make_method
 from hkflow.methods.grid.steppers.muscl_hancock import MusclHancock
 from hkflow.plots.records import objective_of
+from hkflow.running.accuracy import expected_power
 from hkflow.solving.registry import are_per_mass
 from hkflow.store.estimates import BARS
 from hkflow.store.predictions import predicted, read_rows
@@ -1196,8 +1197,10 @@ def test_bars_of_points_from_the_cells_of_a_run_know_what_the_cells_leave(tmp_pa
 @pytest.mark.parametrize("cells, axes, most", [(64, 2, 50), (162, 3, 50), (162, 3, 7)])
 def test_bars_of_cells_that_are_given_points_hold(tmp_path, cells, axes, most):
     """A cell moves a point to its centre, by a share of the width that chance decides. Averages of
-    cells hid that: a quarter to three quarters of the bars held."""
-    rng, held = np.random.default_rng(0), []
+    cells hid that: a quarter to three quarters of the bars held. As of points, two differences
+    tell; of the order that three meshes show half the verdicts were "not in the asymptotic range",
+    with bars twice as wide."""
+    rng, held, wide, verdicts = np.random.default_rng(0), [], [], []
     for _ in range(6):
         points, x = rng.normal(size=(most, axes)), rng.normal(size=(6, axes))
         signs = rng.choice([1, -1], most).tolist()
@@ -1220,9 +1223,13 @@ def test_bars_of_cells_that_are_given_points_hold(tmp_path, cells, axes, most):
         truth = hkflow.run(exact, output=tmp_path / "exact", quiet=True, force=True)
         away = np.sqrt(np.mean((run.predictions - truth.predictions) ** 2, axis=1))
         bars = run.errors["predictions"]
-        assert (bars < 50.0 * away).all()
         held += (away <= bars).tolist()
-    assert np.mean(held) > 0.8
+        wide += (bars / away).tolist()
+        verdicts.append(run.errors.bars["predictions"].verdict)
+        assert expected_power(run, run.errors) == 1.0 / (axes - 1)
+    assert np.mean(held) > 0.8 and max(wide) < 50.0
+    if most == 50:
+        assert np.median(wide) < 5.0 and sum("not in" in said for said in verdicts) <= 2
 
 
 @pytest.mark.parametrize("table", [{}, {"noise": "random", "points": "random"}])

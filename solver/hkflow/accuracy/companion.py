@@ -378,6 +378,12 @@ def orders_of(problem: Problem, method: str, options: Mapping[str, Any]) -> tupl
     return ROUGH if is_kinked(problem) or feature.pieces else CURVED
 
 
+def errs_by_chance(problem: Problem, method: str) -> bool:
+    """Whether chance makes errors of some number larger and of another smaller, as it does of sets
+    of points, and of cells, which move the points that they were given."""
+    return method != "grid" or starts_from_points(problem)
+
+
 def order_of_points(problem: Problem, band: tuple[float, float]) -> float:
     """The order by which errors of points fall: the highest of the band, and two thirds up for
     features with a kink at every datum."""

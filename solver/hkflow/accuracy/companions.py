@@ -16,6 +16,7 @@ from .companion import (
     Companion,
     MeshOf,
     dim_of_errors,
+    errs_by_chance,
     order_of_points,
     solved,
     steps_over_kinks,
@@ -296,7 +297,7 @@ def _extrapolated(companions, results):
     all make."""
     first = companions[0]
     widths = [one.width / first.width for one in companions]
-    if first.options["kind"] == "grid":
+    if not errs_by_chance(first.problem, first.options["kind"]):
         return extrapolated(results(companions), widths, first.orders)
     order = order_of_points(first.problem, first.orders)
     far = len(widths) > 2 and widths[1] ** dim_of_errors(first.problem) > FAR_FEWER

@@ -12,6 +12,7 @@ from psutil import virtual_memory
 from ..accuracy.companion import (
     Companion,
     dim_of_errors,
+    errs_by_chance,
     order_of_points,
     orders_of,
     other_method,
@@ -397,15 +398,15 @@ def _better(file, case, dim, size, run, bars, seconds, aim=AIM, rival=None):
 
 
 def expected_power(run: Result, bars: ErrorBars) -> float:
-    """The p of n^-p by which errors are expected to fall with the number n of cells or points: of
-    points that by which their bars are told; of grids by the observed order, at least the middle of
-    those expected, since a lower one has widened the bar already."""
+    """The p of n^-p by which errors are expected to fall with the number n of cells or points:
+    where they `errs_by_chance` that by which their bars are told; else by the observed order, at
+    least the middle of those expected, since a lower one has widened the bar already."""
     bar = bars.leading()
     if "random" in bar.verdict:
         return 0.5
     dim = dim_of_errors(run.problem)
     band = orders_of(run.problem, run.method, run.options)
-    if run.method != "grid":
+    if errs_by_chance(run.problem, run.method):
         return order_of_points(run.problem, band) / dim
     unknown = np.isnan(bar.order) or "not in the asymptotic range" in bar.verdict
     order = 1.5 if unknown else float(np.clip(bar.order, float(np.mean(band)), 2.0))
