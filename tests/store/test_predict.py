@@ -115,6 +115,13 @@ def test_what_is_no_array_of_rows_is_told_its_shape(run, rows):
         run.predict(rows)
 
 
+def test_a_run_without_names_refuses_what_is_no_array_of_rows(tmp_path):
+    data = {"source": "inline", "inputs": [[1.0, 0.2], [-0.3, 1.0]], "targets": [1.0, -1.0]}
+    run = hkflow.run(CASE | {"data": data, "time": {"end": 0.1}}, output=tmp_path / "run")
+    with pytest.raises(ValueError, match=r"rows, \(n, 2\), .* shape \(2, 2, 2\)"):
+        run.predict(np.zeros((2, 2, 2)))
+
+
 @pytest.fixture(scope="module")
 def named(tmp_path_factory):
     """A run of two named columns, and the inputs of its data."""
@@ -143,6 +150,19 @@ def test_a_table_without_a_header_line_is_told_once(named, tmp_path):
         predicted(run, read_rows(run, tmp_path / "bare.csv"))
     with pytest.raises(hkflow.CaseError, match="unknown column 'b'. Choose from: 0, 1, name"):
         predicted(run, read_rows(run, tmp_path / "numbered.csv"))
+
+
+def test_an_array_of_rows_has_them_in_order_whatever_their_names(tmp_path):
+    """Of a table with the columns x2, x1 they were silently exchanged: an array has such names."""
+    x = np.random.default_rng(2).normal(size=(12, 2))
+    frame = {"x2": x[:, 0], "x1": x[:, 1], "y": np.sign(x[:, 0])}
+    data = {"source": "frame", "frame": frame, "label": "y", "positive": [1], "negative": [-1]}
+    run = hkflow.run(CASE | {"data": data, "time": {"end": 0.1}}, output=tmp_path / "run")
+    np.save(tmp_path / "new.npy", x)
+    np.save(tmp_path / "wide.npy", np.column_stack([x[:, ::-1], np.zeros(12)]))  # x1, x2, x3
+    for name in ("new", "wide"):
+        found = predicted(run, read_rows(run, tmp_path / f"{name}.npy"))
+        assert found["prediction"] == pytest.approx(run.predictions[-1], rel=1e-12)
 
 
 def test_no_rows_have_no_error_bars_beside_a_companion(named):

@@ -598,8 +598,13 @@ class Result:
         atoms = _of_mass_one(unscaled_atoms) if unit else self._plain_atoms(state, save)
         feature = feature_of_data(self.problem.objective)
         inputs = np.atleast_2d(real_array(inputs, "Inputs") if prepared else self.prepare(inputs))
+        without = ", without the bias" if self.bias else ""
+        if inputs.ndim != 2:
+            raise ValueError(
+                f"Inputs must make an array of rows, (n, {self.inputs.shape[1]}){without}, got the"
+                f" shape {inputs.shape}."
+            )
         if inputs.shape[1] != self.inputs.shape[1]:
-            without = ", without the bias" if self.bias else ""
             raise ValueError(
                 f"Inputs need {self.inputs.shape[1]} columns{without}, got {inputs.shape[1]}."
             )

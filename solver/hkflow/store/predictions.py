@@ -71,12 +71,12 @@ def write_table(table: dict[str, Any], stream: TextIO) -> None:
 
 
 def _is_named(run, columns):
-    """Whether a run finds its inputs by the names of columns; an array of rows has names of hkflow,
-    which only runs of such arrays know."""
+    """Whether a run finds its inputs by the names of columns; those of an array of rows, which are
+    of hkflow, only where it has more columns than these, as one that the run was made of."""
     if run.preparation is None:
         return False
     wanted = {column.name for column in run.preparation.columns}
-    return not columns.named_by_place or wanted <= set(columns.named)
+    return not columns.named_by_place or wanted < set(columns.named)
 
 
 def _in_order(run, columns) -> Columns | Floats:
