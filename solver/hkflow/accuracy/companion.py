@@ -20,6 +20,7 @@ from ..measures.initial import (
     Caps,
     CellDensity,
     InitialDensity,
+    PointsInCells,
     cells_of,
     with_mass,
 )
@@ -288,20 +289,9 @@ def _carried(problem, mesh):
 
 
 def starts_from_points(problem: Problem) -> bool:
-    """Whether cells were given points at the start, each to the one that holds it: their density is
-    known on cells alone, and most of those with mass have one without beside them."""
-    known, mesh = problem.density, problem.mesh
-    if mesh is None or problem.domain.fixed or not isinstance(known, CellDensity | None):
-        return False
-    density, _ = problem.initial_parts
-    full = np.zeros((1, 1), dtype=bool) if density is None else density != 0.0
-    if full.all() or not full.any():
-        return False
-    beside_none = np.zeros_like(full)
-    for a, b in (mesh.faces.T, mesh.faces.T[::-1]):
-        for row, lonely in zip(full, beside_none, strict=True):
-            lonely[a[~row[b]]] = True
-    return 2 * int((full & beside_none).sum()) > int(full.sum())
+    """Whether cells were given points at the start, each to the one that holds it."""
+    on_cells = problem.mesh is not None and not problem.domain.fixed
+    return on_cells and isinstance(problem.density, PointsInCells)
 
 
 def batches_of(companion: Companion) -> list[Companion]:

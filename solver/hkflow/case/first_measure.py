@@ -15,6 +15,7 @@ from ..measures.initial import (
     Caps,
     Expression,
     InitialDensity,
+    PointsInCells,
     Uniform,
     VonMisesFisher,
     atoms_on_mesh,
@@ -37,11 +38,12 @@ DEFAULT_POINTS = 1000
 
 def initial_density(
     case: Case, folder: Path, mesh: Mesh, signs: tuple[int, ...], outputs: int = 1
-) -> Floats:
-    """The initial density on a mesh, (n_signs, n_cells);  outputs : of a unit."""
+) -> Floats | PointsInCells:
+    """The initial density on a mesh, (n_signs, n_cells), or that of points;  outputs : of a
+    unit."""
     table = case.initial
     if table.kind == "points":
-        return atoms_on_mesh(mesh, signs, _listed_points(table, folder, mesh.dim + 1, signs))
+        return PointsInCells.of(mesh, signs, _listed_points(table, folder, mesh.dim + 1, signs))
     if table.kind == "file":
         return start_in_file(folder / table.file, table.mass, mesh.dim + 1, signs, mesh)  # type: ignore[return-value]
     if table.kind == "balanced":

@@ -9,7 +9,7 @@ from ..arguments import Floats
 from ..errors import CaseError, printable
 from ..files.userfiles import size_of
 from ..geometry.mesh import Mesh
-from ..measures.initial import atoms_on_mesh, with_mass
+from ..measures.initial import PointsInCells, with_mass
 from ..measures.point_measure import PointMeasure
 from .columns import Faults
 from .datafiles import all_numbers, read_points, read_text_columns
@@ -20,7 +20,7 @@ MOST_BYTES = 2**33  # of what an .npz holds when it is unpacked
 
 def start_in_file(
     path: Path, mass: float | None, axes: int, signs: tuple[int, ...], mesh: Mesh | None
-) -> Floats | PointMeasure:
+) -> Floats | PointsInCells | PointMeasure:
     """The measure in a file, as Problem.initial wants it.
 
     path : .npy of densities (n_signs, n_cells) or of positions (n, d+1); .npz of `density`, or of
@@ -39,7 +39,7 @@ def start_in_file(
             if atoms.positions.shape[1] != axes:
                 raise ValueError(f"wanted positions (n, {axes}), got {arrays['positions'].shape}")
             atoms = atoms if mass is None else atoms.scaled_to(mass)
-            return atoms if mesh is None else atoms_on_mesh(mesh, signs, atoms)
+            return atoms if mesh is None else PointsInCells.of(mesh, signs, atoms)
         if mesh is None:
             raise ValueError(
                 "it holds the density of cells, and there is no mesh: set method.points = 'mesh'"

@@ -226,6 +226,15 @@ class CellDensity:
         return self.density[self.signs.index(int(sign))][cells_of(self.mesh, points)]
 
 
+class PointsInCells(CellDensity):
+    """That of point masses, each in the cell that holds it: other cells hold them elsewhere."""
+
+    @staticmethod
+    def of(mesh: Mesh, signs: tuple[int, ...], atoms: PointMeasure) -> "PointsInCells":
+        """That of atoms."""
+        return PointsInCells(mesh, atoms_on_mesh(mesh, signs, atoms), tuple(signs))
+
+
 def balanced_atoms(
     n: int, dim: int, rng: np.random.Generator | None = None, outputs: int = 1
 ) -> PointMeasure:

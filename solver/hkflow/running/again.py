@@ -64,8 +64,10 @@ def same_run(folder: Path, mark: str | None, accuracy: bool) -> Run | None:
             return None
         found = load(folder)
         bars = found.errors
-        judged = bars is not None and bars.judges
-        leads = bars.limit != RESUMED if judged else "asked" in found.header  # type: ignore[union-attr]
+        if bars is None or not bars.judges:
+            leads = "asked" in found.header
+        else:
+            leads = bars.limit != RESUMED
     except RunFolderError:
         return None
     return found if found.is_begun and (leads or not accuracy) else None

@@ -27,6 +27,7 @@ from ..errors import CaseError, RunFolderError
 from ..files.reading import DAMAGE
 from ..files.userfiles import named
 from ..files.writing import write_json
+from ..measures.initial import CellDensity, PointsInCells
 from ..methods.choice import kind_of, method_class
 from ..operators.ranks import ALONE, Alone
 from ..problem.problem import Problem
@@ -39,6 +40,7 @@ from ..store.contents import read_header
 from ..store.run import Run, load
 from ..store.run_folder import (
     FORMAT,
+    POINTS,
     claim_folder,
     lock,
     prepare_resume,
@@ -232,7 +234,7 @@ def _make(file, stated, folder, force, mark, session):
         columns = problem.objective.inputs.shape[1] - case.objective.bias
         inputs = problem.objective.inputs[:, :columns]
         header = _header(file, case, ranks) | _own(stated.own) | _prepared_by(problem)
-        header |= _contradiction(problem, case, file.folder) | kept
+        header |= _contradiction(problem, case, file.folder) | _start(problem) | kept
         header |= _asked(session, mark) if session.judge else {}
         with writing(folder):
             write_problem(folder, problem, inputs, header, _initial(problem, case))
@@ -248,7 +250,8 @@ def _make(file, stated, folder, force, mark, session):
 def _initial(problem, case):
     """The initial density (n_signs, n_cells) that only the run folder can tell later; None for the
     others."""
-    atoms = case.method.kind in ("characteristics", "particles") and problem.density is None
+    unknown = problem.density is None or isinstance(problem.density, CellDensity)
+    atoms = case.method.kind in ("characteristics", "particles") and unknown
     return problem.initial_parts[0] if atoms and problem.mesh is not None else None
 
 
@@ -530,6 +533,11 @@ def _header(file, case, ranks):
         "versions": versions(),
         "commit": git_commit(),
     }
+
+
+def _start(problem):
+    """What run.json says of a start that cells alone do not tell: that they were given points."""
+    return {"start": POINTS} if isinstance(problem.density, PointsInCells) else {}
 
 
 def _contradiction(problem, case, folder):

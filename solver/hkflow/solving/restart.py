@@ -8,7 +8,7 @@ import numpy as np
 from ..arguments import Floats
 from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh
-from ..measures.initial import atoms_on_mesh
+from ..measures.initial import PointsInCells
 from ..measures.point_measure import DensityAndAtoms, PointMeasure
 from ..problem.problem import Problem
 from .result import Result
@@ -34,7 +34,7 @@ def restarted(run: Result, save: int = -1, mesh: Mesh | None = None) -> Problem:
 
 def measure_left(
     run: Result, save: int = -1, mesh: Mesh | None = None
-) -> Floats | DensityAndAtoms | PointMeasure:
+) -> Floats | PointsInCells | DensityAndAtoms | PointMeasure:
     """The measure of a run at a save as Problem.initial wants it, with the same mass.
 
     On a mesh: the density there and, of a grid or of characteristics, the captured atoms beside it;
@@ -58,7 +58,7 @@ def measure_left(
         return np.exp(run.log_scale[save]) * run.cell_density_at(save)
     same = run.method == "grid" and np.array_equal(own.centers, mesh.centers)
     if not run.has_density or run.method == "grid" and not (run.domain.in_space or same):
-        return atoms_on_mesh(mesh, tuple(run.signs), run.atoms_at(save))
+        return PointsInCells.of(mesh, tuple(run.signs), run.atoms_at(save))
     return DensityAndAtoms(run.density_on(mesh, save), run.captured_at(save))
 
 

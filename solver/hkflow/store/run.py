@@ -27,7 +27,7 @@ from ..certificates.margin import MaxMargin
 from ..errors import CaseError, RunFolderError
 from ..files.reading import TEST, check_array, find, open_hdf5, read, read_arrays
 from ..files.userfiles import named, parse_json
-from ..measures.initial import CellDensity, atoms_on_mesh
+from ..measures.initial import CellDensity, PointsInCells, atoms_on_mesh
 from ..measures.point_measure import DensityAndAtoms, Units
 from ..methods.characteristics.history import History
 from ..methods.choice import method_class
@@ -59,6 +59,7 @@ from .contents import (
 )
 from .estimates import read_errors, read_repeats
 from .place import Place
+from .run_folder import POINTS
 from .snapshots import CHECKPOINT, missing_saves, read_snapshots, snapshot_paths
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"  # with which HDF5 files begin
@@ -235,7 +236,7 @@ class Run(Result):
         with reading(self.path):
             signs = self.domain.signs
             problem = Problem(mesh, objective, self.flow, signs, start, exact, draw)
-            known = {"density": self._density(objective), "prepare": self.preparation}
+            known = {"density": self._density(objective, start), "prepare": self.preparation}
             test = test_objective(objective, *self._tests) if self._tests else None
             return replace(problem, **known, test=test)
 
@@ -244,9 +245,12 @@ class Run(Result):
         """Whether the start is a density of cells that only the folder can tell, and was saved."""
         return self.initial is not None and len(self.time) > 0 and self.time[0] == 0.0
 
-    def _density(self, objective):
+    def _density(self, objective, start):
         """The initial density at every point, or None."""
         signs = self.domain.signs
+        if self.mesh is not None and POINTS in (self.header.get("start"), self.case.initial.kind):
+            density = getattr(start, "density", start) if self.initial is None else self.initial
+            return PointsInCells(self.mesh, density, signs)
         if self._keeps_cells:
             return None
         if self.initial is not None:

@@ -48,6 +48,7 @@ from ..solving.state import LoopState
 from .snapshots import SNAPSHOT, missing_saves, read_snapshots, snapshot_paths
 
 FORMAT = 5
+POINTS = "points"  # the start of cells that were given points
 READABLE = (4, FORMAT)  # 4 : a file for each snapshot
 OWN = (
     "run.json",
