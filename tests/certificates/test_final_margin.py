@@ -465,3 +465,23 @@ def test_climbs_that_run_out_of_time_bound_nothing(rng, monkeypatch):
     monkeypatch.setattr(others[0], "time", SimpleNamespace(monotonic=lambda: np.inf))
     found = enclosed_max_margin(o, SIGNED, seconds=60.0)
     assert found.upper == np.inf and not (found.certified or found.reached)
+
+
+def test_an_output_layer_that_ends_at_zero_has_its_max_margin(tmp_path):
+    """The smooth logistic margin of 0 is 0.37, so that the run ends where it starts, without an
+    atom: it ended in a traceback."""
+    data = {"source": "inline", "inputs": [[-1.0], [1.0]], "targets": [1.0, -1.0]}
+    case = {
+        "data": data,
+        "objective": {"activation": "relu", "loss": "smooth-logistic-margin", "bias": True},
+        "domain": {"kind": "signed-sphere", "cells": 42},
+        "flow": {"kind": "output-layer"},
+        "initial": {"kind": "zero"},
+        "time": {"end": 1.0, "until_margin": 0.05},
+        "error": {"companions": "none"},
+    }
+    run = hkflow.run(case, output=tmp_path / "run", quiet=True)
+    assert run.time.tolist() == [0.0] and "the smooth margin is" in run.status
+    found = max_margin(run.problem.objective, SIGNED)
+    assert run.max_margin.lower == pytest.approx(found.lower, rel=1e-5)
+    assert margin_report(run=run.folder).f1.lower == pytest.approx(found.lower, rel=1e-5)

@@ -70,8 +70,11 @@ def max_margin_of(
     return enclosed_max_margin(objective, signs, tolerance, start, seconds, nodes, watch)
 
 
-def heaviest_atoms(run: Result) -> PointMeasure:
-    """Where most of the mass of a run's last save lies, as a PointMeasure of equal weights."""
+def heaviest_atoms(run: Result) -> PointMeasure | None:
+    """Where most of the mass of a run's last save lies, as a PointMeasure of equal weights; None if
+    there is no mass."""
     atoms = run.atoms_at(-1, normalised=True)
     heaviest = np.argsort(-atoms.weights, kind="stable")[:HEAVIEST]
+    if not len(heaviest):
+        return None
     return PointMeasure(atoms.positions[heaviest], atoms.signs[heaviest])
