@@ -233,18 +233,3 @@ def test_fixed_steps_need_not_keep_the_clock():
     s = to_the_limit("squared-relu", "particles", stepper="euler", max_step=0.05)
     grown = -np.diff(s.records["objective"])
     assert 0.0 < grown[-1] < 0.5 * 0.05 and "the smooth margin does not grow" in s.status
-
-
-@pytest.mark.parametrize("saves", [4, 7])
-def test_steps_end_where_noise_and_a_save_do(saves):
-    """They differ by rounding: a step up to one of them has to end at both."""
-    x, y = np.array([[1.0, 0.2], [0.3, -1.0], [-0.7, 0.6]]), [1.0, -1.0, 1.0]
-    relu, risk = hkflow.FEATURES["relu"], hkflow.RISKS["smooth-logistic-margin"]
-    start = hkflow.PointMeasure(
-        np.tile(hkflow.quasi_uniform(20, 1), (2, 1)), np.repeat([1.0, -1.0], 20)
-    )
-    flow = hkflow.Flow(1.0, 2.0, 0.3, time_variable="margin")
-    problem = hkflow.Problem(None, hkflow.Objective(relu, risk, x, y), flow, (1, -1), start)
-    options = {"kind": "particles", "noise_points": 50, "observers": [Steps(300)]}
-    s = hkflow.solve(problem, 1.0, saves, **options)
-    assert s.finished, s.status

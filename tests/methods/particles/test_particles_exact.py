@@ -154,3 +154,30 @@ def test_pairs_have_their_order_at_fixed_steps(stepper, order, steps):
         errors.append(abs(method.current.mass - wanted(exact)[0]))
     # dopri5 does better than its order here
     assert order - 0.5 < np.log2(errors[0] / errors[1]) < order + 1.6, errors
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.3])
+@pytest.mark.parametrize("rates", [(1.0, 2.0), (0.0, 3.0)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stepper": "dopri5", "tolerance": 1e-3},
+        {"stepper": "dop853", "tolerance": 1e-3},
+        {"stepper": "euler", "max_step": 0.05, "imex": "explicit"},
+        {"stepper": "euler", "max_step": 0.05, "imex": "implicit", "tolerance": 1e-2},
+        {"imex": "implicit", "tolerance": 1e-2},
+    ],
+)
+def test_steps_of_every_kind_keep_a_mass_that_the_flow_keeps(options, rates, sigma):
+    """It went by the error of the steps: by 2 % with those of Euler."""
+    x, y = np.random.default_rng(3).normal(size=(6, 3)), np.array([2.0, -1.0, 1.0, 0.5, -2.0, 1.0])
+    objective = hkflow.Objective(hkflow.FEATURES["squared-relu"], hkflow.RISKS["square"], x, y)
+    flow = hkflow.Flow(*rates, sigma, drive="probability")
+    start = hkflow.PointMeasure(hkflow.quasi_uniform(30, 2), np.ones(30), np.full(30, 0.1))
+    problem = hkflow.Problem(None, objective, flow, (1, -1), start)
+    s = hkflow.solve(problem, 1.0, 4, kind="particles", noise_points=10, **options)
+    assert s.finished, s.status
+    np.testing.assert_allclose(s.mass, 3.0, rtol=1e-12, atol=0.0)
+    fine = hkflow.solve(problem, 1.0, 4, kind="particles", noise_points=10, tolerance=1e-8)
+    off = np.abs(s.predictions[-1] - fine.predictions[-1]).max()
+    assert off < 0.06 * np.abs(fine.predictions[-1]).max()

@@ -62,7 +62,7 @@ class Particles(PointMethod, OdeMethod):
     seed : of the random noise and of Brownian steps
     Cost of one evaluation: particles × data × (d+1).
     Raises ValueError for an unknown name, an initial measure without mass, a set that the signs
-    cannot share, noise on fixed features, random noise by the clock of the margin, a depth other
+    cannot share, noise on fixed features, noise by the clock of the margin, a depth other
     than 2 off fixed features, or what does not go with entropy.
     """
 
@@ -119,10 +119,10 @@ class Particles(PointMethod, OdeMethod):
                 " both."
             )
         by_margin = self.flow.time_variable == "margin"
-        if by_margin and noise == "random" and self.flow.noise > 0.0:
+        if by_margin and self.flow.noise > 0.0:
             raise ValueError(
-                "Random noise changes the smooth margin by chance, which is no clock then: take"
-                " noise = 'deterministic', or the clock 'time'."
+                "Noise of particles comes all at once, at times that the clock of the smooth margin"
+                " does not know, and changes that margin: take the clock 'time'."
             )
         interval = rules.noise_interval(noise_interval, self.flow.noise)
         check_positive(noise_interval=interval)
@@ -226,9 +226,20 @@ class Particles(PointMethod, OdeMethod):
     def combine(
         self, begin: Evaluation, rates: Floats, coefficients: Floats, dt: float, after: Evaluation
     ) -> None:
-        """after.y = begin.y + dt Σ_k coefficients_k rates_k, positions carried back to the
-        sphere."""
+        """after.y = begin.y + dt Σ_k coefficients_k rates_k, positions carried back to the sphere,
+        and masses to their sum where the flow keeps it."""
         kernels.combine_on_sphere(begin.y, rates, coefficients, dt, after.points, after.y)
+        if self.flow.keeps_mass:
+            self._keep_mass(begin, after, dt * float(np.add.reduce(coefficients)))
+
+    def _keep_mass(self, begin, after, time):
+        """Scale all masses of `after` so that their sum is that of `begin`, less what noise takes
+        in a time; returns both sums, in units of e^log_scale."""
+        mass, later = (self._mass(e.log_weights) for e in (begin, after))
+        kept = mass * np.exp(-self.flow.noise * time)
+        if 0.0 < later < np.inf:  # else the step is refused
+            after.log_weights += np.log(kept / later)
+        return mass, kept
 
     def stage(self, e: Evaluation) -> None:
         """The rates at e, and their budget, alone."""
@@ -440,11 +451,10 @@ class Particles(PointMethod, OdeMethod):
         flow, sigma = self.flow, self.flow.noise
         positions, log_weights = self.points(after)
         positions[:], log_weights[:] = self.at_nodes[0][-1], self.at_nodes[1][-1]
-        mass, later = (self._mass(logs) for logs in (begin.log_weights, log_weights))
         if flow.keeps_mass:
-            kept = mass * np.exp(-sigma * time)
-            log_weights += np.log(kept / later)
-            later = kept
+            mass, later = self._keep_mass(begin, after, time)
+        else:
+            mass, later = (self._mass(logs) for logs in (begin.log_weights, log_weights))
         reaction, transport = flow.reaction * sums["reaction"], flow.transport * sums["steep"]
         step.budget.add(
             energy_transport=-transport,
@@ -496,8 +506,12 @@ class Particles(PointMethod, OdeMethod):
             flow.noise, self.problem.objective.weight_decay, flow.depth, flow.keeps_mass,
             begin.points.shape[2], after.growth, after.log_weights, self.weights, self.end_sums,
         )  # fmt: skip
-        for e, sums in zip((begin, after), ends, strict=True):
-            self._exchange(e.rates, *sums)
+        share = 1.0
+        if flow.keeps_mass:
+            self._keep_mass(begin, after, tau)
+            share = self._mass(after.log_weights) / ends[1][0]  # which sets self.weights
+        self._exchange(begin.rates, *ends[0])
+        self._exchange(after.rates, *(share * total for total in ends[1]))
         step.budget.values += 0.5 * tau * (begin.rates.values + after.rates.values)
 
     # --- noise
