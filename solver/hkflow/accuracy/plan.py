@@ -129,7 +129,10 @@ def planned(
     coarse = [thinner[count] for count in in_space if count in thinner]
     batches = batches_of(own) if _is_drawn(run) else []
     if not (coarse or batches or alone or _is_exact(own, run)):
-        return "it has too few cells or points to do with fewer"
+        return (
+            "it has too few cells or points to do with fewer: error bars begin at about"
+            f" {FEWER * LEAST} of each output sign"
+        )
     coarser = _coarser(own, before) if rival else []
     fewer = [thinner[count] for count in in_time if count in thinner] or coarse or batches
     fewer = fewer or coarser or ([own] if rival else [])

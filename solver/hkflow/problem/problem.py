@@ -144,7 +144,7 @@ class Problem(Shown):
         if self.objective.feature.joint and tuple(self.signs) != (1,):
             raise ValueError(
                 f"'{self.objective.feature.name}' has its output weight in θ: it wants signs=(1,),"
-                " the sphere."
+                " in a case domain.kind = 'sphere'."
             )
 
     def _check_atoms(self):

@@ -160,7 +160,8 @@ def test_cases_start_balanced_by_every_method(tmp_path):
         ),
         (
             {"domain.kind": "signed-sphere"},
-            r"'joint-relu' has its output weight in θ: it wants signs=\(1,\), the sphere",
+            r"'joint-relu' has its output weight in θ: it wants signs=\(1,\), in a case"
+            " domain.kind = 'sphere'",
         ),
         (
             {"method.kind": "particles", "method.particles": 3},

@@ -29,8 +29,8 @@ class MovingUnits:
             )
         if not (layers == "both" and feature.degree == 2) and len(problem.signs) == 1:
             raise ValueError(
-                "A network with trained output weights of either sign needs signs=(1, -1), the"
-                " signed sphere."
+                "A network with trained output weights of either sign needs signs=(1, -1), in a"
+                " case domain.kind = 'signed-sphere'."
             )
         self.problem, self.layers, self.degree = problem, layers, feature.degree or 0
 
