@@ -126,6 +126,11 @@ class Method(ABC):
     def record(self, clock: Any) -> dict[str, float]:
         """Numbers of this method for a record, by name."""
 
+    @property
+    def before_jump(self) -> Any:
+        """The trial state, before what comes all at once at its end."""
+        return self.trial
+
     def renew(self) -> None:
         """Compute what the rates of the flow make of the accepted state: they have changed. For
         methods that know some that vary."""

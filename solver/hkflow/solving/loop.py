@@ -266,10 +266,11 @@ def _is_at_limit(method, time, dt):
 
 def _share_until(method, until):
     """The share of the step just tried after which γ̃ is `until`, where the whole step leads beyond
-    it; else 1. In between γ̃ grows as an exponential function, as a line from below 0."""
+    it; else 1. In between γ̃ grows as an exponential function, as a line from below 0. What comes
+    all at once at the step's end may lead anywhere: no shorter step would."""
     if method.fixed_steps:
         return 1.0
-    before, after = true_smooth_margin(method), true_smooth_margin(method, tried=True)
+    before, after = true_smooth_margin(method), true_smooth_margin(method, method.before_jump)
     if not after > (1.0 + BEYOND) * until:
         return 1.0
     ends = np.array([before, (1.0 + 0.5 * BEYOND) * until, after])

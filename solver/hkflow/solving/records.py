@@ -181,9 +181,9 @@ def take_record(
     return {name: float(value) for name, value in record.items()}
 
 
-def true_smooth_margin(method: Method, tried: bool = False) -> float:
-    """γ̃ of the accepted state, or of the step just tried, in units of one, inf beyond the largest
+def true_smooth_margin(method: Method, e: Any = None) -> float:
+    """γ̃ of an evaluation, the accepted one if not given, in units of one, inf beyond the largest
     number."""
     objective, scale = method.problem.objective, method.log_scale
-    e = method.trial if tried else method.current
+    e = method.current if e is None else e
     return objective.smooth_margin(e.predictions, scale) * np.exp(scale)

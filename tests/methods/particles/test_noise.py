@@ -8,6 +8,7 @@ from agreement import grid_problem, objective, particle_problem
 from scipy.integrate import solve_ivp
 
 import hkflow
+from hkflow.measures.point_measure import with_each_sign
 from hkflow.methods.choice import make_method
 from hkflow.solving.guards import GUARDS
 from hkflow.solving.observer import Observer
@@ -249,3 +250,24 @@ def test_sibling_noise_that_brings_another_mass_is_stopped(problem, monkeypatch)
     inject = hkflow.Particles._inject
     monkeypatch.setattr(hkflow.Particles, "_inject", lambda self, y: 2.0 * inject(self, y))
     assert "where the budget says" in hkflow.solve(problem, 0.3, kind="particles").status
+
+
+@pytest.mark.parametrize("noise, signs", [("random", (1, -1)), ("deterministic", (1,))])
+def test_a_margin_that_noise_jumps_over_is_reached(noise, signs):
+    """Ever shorter steps led to the same jump, 2e-27 at last, and the run stopped there."""
+    x, y = np.array([[1.0, 0.2], [-0.3, 1.0], [0.5, -1.0]]), np.array([1.0, -1.0, 1.0])
+    y = y if noise == "random" else np.ones(3)  # on the sphere noise adds to all predictions
+    objective = hkflow.Objective(hkflow.FEATURES["relu"], hkflow.RISKS["exponential"], x, y)
+    start = hkflow.PointMeasure(*with_each_sign(hkflow.quasi_uniform(32, 1), signs)).scaled_to(0.1)
+    problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 0.0, 0.5), signs, start)
+    options = {"kind": "particles", "noise": noise, "noise_interval": 0.05, "max_step": 0.01}
+    free = hkflow.solve(problem, 1.0, **options)
+    margins = free.records["smooth_margin"]
+    highest = np.maximum.accumulate(margins)
+    k = int(np.argmax(np.diff(highest)))  # a jump
+    aim = 0.5 * (highest[k] + highest[k + 1])
+    assert margins[k + 1] > 1.01 * aim
+    s = hkflow.solve(problem, 1.0, until_margin=aim, **options)
+    assert s.finished and "the smooth margin is" in s.status, s.status
+    assert s.time[-1] == free.records["time"][k + 1]
+    assert s.records["smooth_margin"][-1] == margins[k + 1] and s.records["dt"][1:].min() > 1e-6

@@ -113,7 +113,11 @@ class TimeTable(Table):
         ),
     )
     until_margin: Positive | None = Field(
-        None, description="end where the smooth margin γ̃ = -log loss reaches this, to 0.1 %"
+        None,
+        description=(
+            "end where the smooth margin γ̃ = -log loss reaches this, to 0.1 %, but for jumps by the"
+            " noise of particles"
+        ),
     )
     records: NonNegative = Field(
         0.0,

@@ -516,6 +516,11 @@ class Particles(PointMethod, OdeMethod):
 
     # --- noise
 
+    @property
+    def before_jump(self) -> Evaluation:
+        """The trial state, before the noise at its end."""
+        return self.trial if self.renewal is None else self.before_noise
+
     def largest_stable_step(self, remaining: float) -> float:
         """Steps end in the middle and at the end of the intervals in which noise acts; a save ends
         an interval."""
