@@ -218,3 +218,6 @@ def test_a_breach_ends_with_exit_code_one(tmp_path):
     out, _ = hk("run", case, "--output", tmp_path / "run", code=1)
     assert out.startswith("Stopped at t = 0: the initial objective is inf")
     assert hkflow.load(tmp_path / "run").time.tolist() == [0.0]
+    again, _ = hk("resume", tmp_path / "run", code=1)
+    assert again.splitlines()[0] == out.splitlines()[0]
+    assert hkflow.load(tmp_path / "run").time.tolist() == [0.0]

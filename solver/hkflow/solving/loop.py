@@ -90,6 +90,9 @@ class Loop:
         try:
             if self.fresh:
                 self._begin()
+            if self.clock.step == 0:  # as of a resumed one that stopped there
+                self._look_at_start()
+            if self.fresh:
                 yield
             while self._goes_on():
                 if self._step():
@@ -124,6 +127,9 @@ class Loop:
         with self.told.between_states():
             record, save = self._due(save=self.times[0] == 0.0)
         self.told.step(record, save)
+
+    @_quiet
+    def _look_at_start(self):
         if bad := _start_fault(self.method):
             self.status = f"Stopped at t = 0: {bad}."
 
