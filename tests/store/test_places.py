@@ -71,6 +71,9 @@ def test_a_run_in_memory_follows_its_folder_where_it_is_moved_aside(case, tmp_pa
     (tmp_path / "elsewhere").rename(path)
     with pytest.raises(hkflow.RunFolderError, match="no longer there"):
         keep(other, bars)
+    path.rename(tmp_path / "elsewhere")
+    with pytest.raises(hkflow.RunFolderError, match="no longer there"):  # where none is either
+        keep(other, bars)
 
 
 def test_a_run_whose_folder_is_moved_writes_into_no_other(case, tmp_path, monkeypatch):

@@ -129,8 +129,9 @@ def keep(run: Run, bars: ErrorBars) -> None:
     """Write error bars into the run folder that they are of, and its results.h5 again; nothing for
     a run in one file.
 
-    Raises RunFolderError if another run is there by now.
+    Raises RunFolderError if another run is there by now, or none.
     """
+    run.check_place()
     path = run.path
     if not (path / "snap").is_dir():
         return
