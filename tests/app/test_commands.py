@@ -207,6 +207,14 @@ def test_sibling_a_pin_that_restates_an_input_is_seen():
     assert restated(path, {"objective": -999.9999999993036, "mass": 60043.8}) == ["objective"]
 
 
+def test_ctrl_c_before_a_command_has_begun_is_no_traceback(monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hkflow.app.cli.app", interrupted)
+    assert hk("--version", code=130) == ("", "")
+
+
 def test_a_breach_ends_with_exit_code_one(tmp_path):
     case = tmp_path / "steep.toml"
     case.write_text(

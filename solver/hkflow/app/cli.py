@@ -56,6 +56,8 @@ def main() -> None:
         _check_threads()
         with _one_voice():
             app()
+    except KeyboardInterrupt:  # while the command is still put together
+        sys.exit(128 + signal.SIGINT)
     except HkflowError as error:
         if launched()[0] == 0:
             typer.echo(str(error), err=True)
