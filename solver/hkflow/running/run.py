@@ -228,7 +228,7 @@ def _make(file, stated, folder, force, mark, session):
     def begin():
         aside = claim_folder(folder, force is not False)
         if aside and force is None:
-            say(f"{folder} held another run, which is kept beside it as '{aside.name}'.")
+            say(f"What {folder} held is kept beside it as '{aside.name}'.")
         held.enter_context(lock(folder))
         refuse_taken(folder)
         columns = problem.objective.inputs.shape[1] - case.objective.bias
