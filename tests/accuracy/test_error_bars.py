@@ -1229,7 +1229,8 @@ def test_bars_of_cells_that_are_given_points_hold(tmp_path, cells, axes, most):
         wide += (bars / away).tolist()
         verdicts.append(run.errors.bars["predictions"].verdict)
         assert expected_power(run, run.errors) == 1.0 / (axes - 1)
-    assert np.mean(held) > 0.8 and np.quantile(wide, 0.9) < 50.0
+    # of many points the error of a save may be nearly 0 by chance
+    assert np.mean(held) > 0.8 and (max(wide) if most <= 50 else np.quantile(wide, 0.9)) < 50.0
     if most == 50:
         assert np.median(wide) < 5.0 and sum("not in" in said for said in verdicts) <= 2
 

@@ -102,8 +102,9 @@ class Preparation(Table):
         columns = self._columns(raw)
         faults = Faults(columns.source, columns)
         absent = [column.name for column in self.columns if column.name not in columns.named]
+        if absent:
+            columns.check_header(columns.source, absent[0])
         for name in absent:
-            columns.check_header(columns.source, name)
             said = unknown_name("column", name, columns.named)
             faults.column(said[0].lower() + said[1:])
         if absent:

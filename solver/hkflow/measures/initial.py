@@ -227,11 +227,12 @@ class CellDensity:
 
 
 class PointsInCells(CellDensity):
-    """That of point masses, each in the cell that holds it: other cells hold them elsewhere."""
+    """Point masses as a density (n_signs, n_cells): each lies in the cell that holds it. On another
+    mesh they lie elsewhere, so averages of the cells do not tell where."""
 
     @staticmethod
     def of(mesh: Mesh, signs: tuple[int, ...], atoms: PointMeasure) -> "PointsInCells":
-        """That of atoms."""
+        """That of atoms, which have some of the signs."""
         return PointsInCells(mesh, atoms_on_mesh(mesh, signs, atoms), tuple(signs))
 
 

@@ -315,7 +315,7 @@ def resume(
             found = prepare_resume(folder)
             try:
                 read.append(_read(folder))
-            except RunFolderError:  # as by what is not counted on: it is cut off, or set aside
+            except RunFolderError:  # perhaps of what the repair cuts off or sets aside
                 found[-1].make(folder)
                 read.append(_read(folder))
         return found

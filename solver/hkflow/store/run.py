@@ -62,7 +62,6 @@ from .place import Place
 from .run_folder import POINTS
 from .snapshots import CHECKPOINT, missing_saves, read_snapshots, snapshot_paths
 
-SIGNATURE = b"\x89HDF\r\n\x1a\n"  # with which HDF5 files begin
 KEPT = 2**26  # bytes of snapshots that a Run keeps in memory, or one file of them
 TOGETHER = 2**18  # bytes of states that are read at a time from a results.h5, or one state
 
@@ -248,6 +247,7 @@ class Run(Result):
     def _density(self, objective, start):
         """The initial density at every point, or None."""
         signs = self.domain.signs
+        # the header of older folders does not say it
         if self.mesh is not None and POINTS in (self.header.get("start"), self.case.initial.kind):
             density = getattr(start, "density", start) if self.initial is None else self.initial
             return PointsInCells(self.mesh, density, signs)
@@ -302,9 +302,9 @@ def load(path: str | Path) -> Run:
         runs = path / "runs"  # as of a study
         wanted = f"Look into {runs}" if runs.is_dir() else "Wanted a run folder or a results.h5"
         raise RunFolderError(f"{path}: no run here. {wanted}.")
-    with reading(path), open(path, "rb") as stream:
-        begins = stream.read(len(SIGNATURE))
-    if begins != SIGNATURE:
+    with reading(path), open(path, "rb"):  # one that may not be read is no file of another kind
+        is_results = h5py.is_hdf5(path)
+    if not is_results:
         raise RunFolderError(
             f"{path}: does not begin as an HDF5 file does. Wanted a run folder or a results.h5."
         )

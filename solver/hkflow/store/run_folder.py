@@ -288,7 +288,7 @@ def unwritten(folder: str | Path, error: OSError) -> RunFolderError:
 
 @dataclass(frozen=True)
 class Repair:
-    """What brings a run folder back to its newest intact snapshot; made twice it is as made once.
+    """What brings a run folder back to its newest intact snapshot; making it is idempotent.
 
     damaged : files to set aside;  spent : checkpoints that a crash kept past their duty
     lengths : bytes to cut the logs back to
