@@ -132,8 +132,9 @@ def test_all_constant_columns_are_said_at_once(table):
 
 
 def test_missing_values(table):
-    with pytest.raises(hkflow.CaseError, match="3 problems"):
+    with pytest.raises(hkflow.CaseError, match="3 problems") as refused:
         table(GAPS)
+    assert str(refused.value).count("Fill it in") == 1  # for inputs and labels
     found = table(GAPS, missing="drop")
     assert found.inputs.tolist() == [[1.0, 1.0], [8.0, 0.0]] and found.lines.tolist() == [2, 5]
     notes = " ".join(found.preparation.notes)
@@ -537,7 +538,7 @@ def test_what_is_wrong_with_weights_is_said(table):
     said = str(refused.value)
     assert "4 problems" in said and "line 2, column 'w': '-2' is negative" in said
     assert "line 3, column 'w': has no value" in said and "'inf' is not finite" in said
-    assert "both leave rows without a label or a weight out" in said and "means" not in said
+    assert said.count("leaves rows without a label or a weight out") == 1
     assert "'many' is not a number" in said
     with pytest.raises(hkflow.CaseError, match="'w' is the weight of the rows, so it is no input"):
         table("a,y,w\n1,1,1\n", weight="w", features=["a", "w"])

@@ -54,6 +54,13 @@ def test_a_case_and_a_study_that_are_taken_for_each_other_are_told_apart(make, t
         load_case(spaced)
 
 
+def test_a_table_is_no_study(tmp_path):
+    path = tmp_path / "d.csv"
+    path.write_text("a,y\n1,1\n")
+    with pytest.raises(CaseError, match=r"d.csv: is a table, not a case or study file. Name it in"):
+        load_study(path)
+
+
 @pytest.mark.parametrize("name", ["run", "steps", "repeat"])
 def test_records_that_are_called_as_a_column_are_refused(name, make, tmp_path):
     """Folders of runs took the place of its numbers, or its numbers that of repeats."""

@@ -84,11 +84,6 @@ def load_case(path: str | Path, overrides: Overrides = None) -> CaseFile:
     Raises CaseError with all faults: file, line, key, what was got, what is allowed.
     """
     path = Path(path)
-    if path.suffix.lower() in TABLES and path.is_file():
-        raise CaseError(
-            f"{printable(path)}: is a table, not a case. Name it in a case file: data = {{ source ="
-            f" 'file', file = '{printable(path.name)}', label = … }}."
-        )
     text = read_toml(path)
     return parse_case(text, path.parent, path.stem, overrides, source=printable(path))
 
@@ -100,6 +95,11 @@ def read_toml(path: Path) -> str:
         ways = f" It holds a run: 'hkflow resume {typed}' or 'hkflow margin --from {typed}'."
         of_run = ways if (path / "run.json").is_file() else ""
         raise CaseError(f"{printable(path)}: is a folder, not a case or study file.{of_run}")
+    if path.suffix.lower() in TABLES and path.is_file():
+        raise CaseError(
+            f"{printable(path)}: is a table, not a case or study file. Name it in a case file: data"
+            f" = {{ source = 'file', file = '{printable(path.name)}', label = … }}."
+        )
     try:
         return read_text(path, MAX_CASE_BYTES)
     except OSError as error:

@@ -21,11 +21,8 @@ MAX_LINES = 5  # of rows, that a note names
 LEAST_WEIGHT = 1e-300  # of the largest: rows that count for less count as much
 ROUNDING = 1e-12  # of sums of weights: of categories that are as common the first one counts
 REMEDY = (
-    "Fill it in, or give data.missing = 'drop' (leaves such rows out) or 'impute' (takes means)."
-)
-REMEDY_ROW = (
-    "Fill it in, or give data.missing = 'drop' or 'impute': both leave rows without a label or a"
-    " weight out."
+    "Fill it in, or give data.missing = 'drop' (leaves such rows out) or 'impute' (takes means of"
+    " inputs; leaves rows without a label or a weight out)."
 )
 
 
@@ -275,7 +272,7 @@ def _targets(table, columns, label, faults, notes, classes, known=True):
         if others := int((~chosen).sum()) - len(gaps):
             notes.append(f"{others} of {len(cells)} rows have other labels and are left out")
     if table.missing == "refuse":
-        faults.missing(label, gaps, REMEDY_ROW)
+        faults.missing(label, gaps, REMEDY)
     elif len(gaps):
         notes.append(f"{_count(gaps)} without a label dropped{_at(columns, gaps)}")
     rows = np.flatnonzero(chosen)
@@ -307,7 +304,7 @@ def _weights(table, columns, rows, faults, notes):
     )
     gaps = gaps_in(values, wrong)
     if table.missing == "refuse":
-        faults.missing(table.weight, rows[gaps], REMEDY_ROW)
+        faults.missing(table.weight, rows[gaps], REMEDY)
     elif len(gaps):
         notes.append(f"{_count(gaps)} without a weight dropped{_at(columns, rows[gaps])}")
     counted = np.flatnonzero(values > 0.0)
