@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 import hkflow
 from hkflow.app.cli import app
-from hkflow.app.report import write_report
+from hkflow.app.report import REPEATED, write_report
+from hkflow.plots.kinds import PLOTS, available
 
 IRIS = ROOT / "cases" / "quickstart" / "iris.toml"
 VOID = {"meta", "img", "br", "hr", "link"}
@@ -75,6 +76,10 @@ def test_a_page_holds_everything_and_needs_nothing(runs):
     )
     for source in page.sources:
         assert base64.b64decode(source.partition(",")[2]).startswith(b"\x89PNG")
+    drawn = [name for name in available(runs[0]) if name not in REPEATED]
+    said = {text.removeprefix(": ") for text in page.texts}
+    assert said.issuperset(PLOTS[name].shows for name in drawn)
+    assert len(page.sources) == len(drawn)
     shown = " ".join(page.texts)
     assert (
         runs[0].status in shown

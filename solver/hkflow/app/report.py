@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from ..analysis.summary import provenance, summary
 from ..files.writing import write_page
-from ..plots.kinds import available, write
+from ..plots.kinds import PLOTS, available, write
 from ..solving.registry import RECORDS, own_names, record_of
 from ..solving.result import ResultLike
 from ..view.page import page as view
@@ -55,7 +55,7 @@ def _shown(run):
         "provenance": provenance(run),
         "case": run.header.get("case", ""),
         "resolved": run.header.get("resolved_case", ""),
-        "figures": [(name, _inline(figure)) for name, figure in _figures(run)],
+        "figures": [(name, PLOTS[name].shows, _inline(figure)) for name, figure in _figures(run)],
     }
 
 
