@@ -8,10 +8,12 @@ import tomllib
 
 import numpy as np
 import pytest
+import typer
 from commands import coarse, hk, hk_alone
 from conftest import CASES, ROOT
 
 import hkflow
+from hkflow.app.cli import app
 from hkflow.case.accuracy import first_size
 
 IRIS = ROOT / "cases" / "quickstart" / "iris.toml"
@@ -144,6 +146,16 @@ def test_pictures_need_no_screen(tmp_path, monkeypatch):
     hk_alone("run", IRIS, "--output", tmp_path / "run", *SMALL, "--quiet")
     out, _ = hk_alone("plot", tmp_path / "run", "records")
     assert "records.png" in out
+
+
+def test_every_output_is_spelled_alike():
+    """-o was known to `hkflow view` alone."""
+    options = {
+        name: [option.opts for option in command.params if option.name == "output"]
+        for name, command in typer.main.get_command(app).commands.items()
+    }
+    spelled = [opts for found in options.values() for opts in found]
+    assert len(spelled) == 11 and all(opts == ["--output", "-o"] for opts in spelled)
 
 
 def test_schema_is_json():

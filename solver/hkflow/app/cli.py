@@ -33,6 +33,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its boxes take a quarter of a second
 )
+
+
+def _output(text):
+    """The option that says where to write, which all commands spell alike."""
+    return typer.Option("--output", "-o", help=text)
+
+
 CasePath = Annotated[Path, typer.Argument(help="case file (TOML)", metavar="CASE")]
 RunPath = Annotated[Path, typer.Argument(help="run folder", metavar="RUN")]
 Overrides = Annotated[
@@ -141,9 +148,7 @@ def options(
 def run(
     case: CasePath,
     overrides: Overrides = None,
-    output: Annotated[
-        Path | None, typer.Option(help="run folder; runs/<case name> if not given")
-    ] = None,
+    output: Annotated[Path | None, _output("run folder; runs/<case name> if not given")] = None,
     force: Annotated[bool, typer.Option(help="move a used run folder aside")] = False,
     watch: Watch = False,
     quiet: Quiet = False,
@@ -308,8 +313,8 @@ def plot(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            help="picture to write: .png, .pdf, .svg or .pgf; RUN/<name>.png, of several runs"
+        _output(
+            "picture to write: .png, .pdf, .svg or .pgf; RUN/<name>.png, of several runs"
             " <name>.png, if not given"
         ),
     ] = None,
@@ -355,7 +360,7 @@ def animate(
     name: Picture = "density",
     output: Annotated[
         Path | None,
-        typer.Option(help="film to write: .mp4 (needs ffmpeg) or .gif; RUN/<name>.* if not given"),
+        _output("film to write: .mp4 (needs ffmpeg) or .gif; RUN/<name>.* if not given"),
     ] = None,
     fps: Annotated[
         float | None,
@@ -410,9 +415,7 @@ def predict(
             metavar="FILE",
         ),
     ],
-    output: Annotated[
-        Path | None, typer.Option(help="CSV file to write; printed if not given")
-    ] = None,
+    output: Annotated[Path | None, _output("CSV file to write; printed if not given")] = None,
 ) -> None:
     """Predict the rows of a table: a line for each, with the error bar of the run where it has
     one."""
@@ -449,8 +452,7 @@ def predict(
 def report(
     paths: Annotated[list[Path], typer.Argument(help="run folders", metavar="RUN…")],
     output: Annotated[
-        Path | None,
-        typer.Option(help="page to write; RUN/report.html, or report.html of several runs"),
+        Path | None, _output("page to write; RUN/report.html, or report.html of several runs")
     ] = None,
     interactive: Annotated[
         bool, typer.Option("--interactive", help="with the page of `hkflow view` in a frame")
@@ -482,12 +484,7 @@ def view(
         typer.Argument(help="run folders; several have one clock", metavar="RUN…"),
     ],
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="page to write; RUN/view.html, or view.html of several runs",
-        ),
+        Path | None, _output("page to write; RUN/view.html, or view.html of several runs")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="show it in the browser")] = False,
 ) -> None:
@@ -513,8 +510,7 @@ def compare(
         typer.Argument(help="another run of the same problem, by whatever method", metavar="RUN_B"),
     ],
     output: Annotated[
-        Path | None,
-        typer.Option(help="picture to write; RUN_A/compare-<name of B>.png if not given"),
+        Path | None, _output("picture to write; RUN_A/compare-<name of B>.png if not given")
     ] = None,
     style: Style = None,
     quiet: Annotated[
@@ -551,9 +547,7 @@ def margin(
     ] = 1e-6,
     output: Annotated[
         Path | None,
-        typer.Option(
-            help="folder of margin.json and margin.png; margins/<name> or RUN/margin if not given"
-        ),
+        _output("folder of margin.json and margin.png; margins/<name> or RUN/margin if not given"),
     ] = None,
     style: Style = None,
 ) -> None:
@@ -592,8 +586,7 @@ def margin(
 def study(
     file: Annotated[Path, typer.Argument(help="study file (TOML)", metavar="STUDY")],
     output: Annotated[
-        Path | None,
-        typer.Option(help="folder of the study; studies/<name of the file> if not given"),
+        Path | None, _output("folder of the study; studies/<name of the file> if not given")
     ] = None,
     workers: Annotated[
         int | None,
@@ -653,9 +646,7 @@ def reproduce(
     scale: Annotated[
         str, typer.Option(help="quick, or paper: the paper's own parameters")
     ] = "quick",
-    output: Annotated[
-        Path | None, typer.Option(help="folder of all; reproductions if not given")
-    ] = None,
+    output: Annotated[Path | None, _output("folder of all; reproductions if not given")] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="runs at a time; as many as cores if not given")
     ] = None,
@@ -759,9 +750,7 @@ def export(
             "--csv", help="NAME-records.csv, -predictions.csv, -density.csv or -particles.csv"
         ),
     ] = False,
-    output: Annotated[
-        Path | None, typer.Option(help="folder to write to; RUN if not given")
-    ] = None,
+    output: Annotated[Path | None, _output("folder to write to; RUN if not given")] = None,
 ) -> None:
     """Write a run for other programs; several formats at once if wanted."""
     from ..store.export import export as write
