@@ -8,6 +8,7 @@ again.
 """
 
 import argparse
+import re
 import shutil
 from pathlib import Path
 
@@ -27,8 +28,25 @@ HEAD = """# Verification
 
 Tables of the studies in `cases/studies`, made by `python postprocess/verification.py`; each alone by `hkflow study FILE`.
 Orders stand between neighbours, with a least-squares fit and its 95 % confidence interval at the end. Seconds are of one core.
+W₁ between a grid and particles cannot fall below about a quarter of the distance between neighbouring particles.
 """
+VERDICT = re.compile(
+    r"^(Holds|FAILS): order of (\S+)(?: \((.+)\))? (\S+), expected (.+)\.$", re.MULTILINE
+)
 BY_HAND = "## ReLU: figures wanted and found\n"  # the last section, which other programs measure
+
+
+def at_a_glance(tables):
+    """The table of all orders that are expected of a study, from the texts of the studies."""
+    lines = [
+        "| study | order of | with | found | expected | |",
+        "| --- | --- | --- | ---: | --- | --- |",
+    ]
+    for text in tables:
+        title = text.partition("\n")[0].removeprefix("## ")
+        for word, name, group, order, band in VERDICT.findall(text):
+            lines.append(f"| {title} | {name} | {group} | {order} | {band} | {word.lower()} |")
+    return "## At a glance\n\n" + "\n".join(lines) + "\n"
 
 
 def main():
@@ -47,12 +65,13 @@ def main():
         help="the page",
     )
     options = parser.parse_args()
-    parts = [HEAD]
+    parts, tables = [], []
     for path in options.studies or sorted((ROOT / "cases" / "studies").glob("*.toml")):
         print(path)
         with hkflow.StudyProgress(quiet=False) as watch:
             result = hkflow.study(path, options.folder / path.stem, watch=watch)
         table = (result.folder / "table.md").read_text(encoding="utf-8")
+        tables.append(table)
         parts.append(table + f"\n`hkflow study cases/studies/{path.name}`\n")
         if path.stem in FIGURES:
             picture = f"study-{path.stem}.png"
@@ -60,7 +79,8 @@ def main():
             parts.append(f"![{result.study.table.title}]({picture})\n")
     if options.output.exists():
         parts.append("".join(options.output.read_text(encoding="utf-8").partition(BY_HAND)[1:]))
-    options.output.write_text("\n".join(parts), encoding="utf-8")
+    page = "\n".join([HEAD, at_a_glance(tables), *parts])
+    options.output.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":
