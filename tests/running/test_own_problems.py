@@ -36,6 +36,11 @@ def huber(h, y, q, out):
     out[:] = q * np.clip(h - y, -1.0, 1.0)
     return np.sum(q * np.where(abs(h - y) < 1, 0.5 * (h - y) ** 2, abs(h - y) - 0.5))
 
+def brier(h, y, q, out):
+    differences = h.reshape(len(y), -1) - np.eye(3)[y.astype(int)]
+    out[:] = (q[:, None] * differences).ravel()
+    return 0.5 * q @ np.sum(differences**2, axis=1)
+
 def matrix(theta, x):
     return soft(x @ theta.T)[0]
 
@@ -211,6 +216,25 @@ def test_a_run_of_own_functions_is_drawn_reported_and_resumed(mine, tmp_path):
         FigureCanvasAgg(plots.draw(name, found)).draw()
     assert write_report([found], tmp_path / "page.html").exists()
     hkflow.export(tmp_path / "whole", "csv", "vtk")
+
+
+def test_a_risk_of_several_outputs_is_read_back(mine, tmp_path):
+    """Its run ended in a traceback, and spoke of a smooth margin, that of softmax."""
+    risk = hkflow.Risk("brier", mine.brier, classifies=False, coupled=True)
+    feature, labels = hkflow.vector_feature("relu", 3), [0.0, 1.0, 2.0]
+    objective = hkflow.Objective(feature, risk, INPUTS, labels)
+    start = hkflow.PointMeasure(hkflow.quasi_uniform(20, 4))
+    problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 4.0), initial=start)
+    stop = hkflow.observe(lambda state: "Enough", at=[0.2])
+    arguments = {"end": 0.4, "saves": 5, "max_step": 0.02, "kind": "particles"}
+    whole = hkflow.run(problem, tmp_path / "whole", **arguments)
+    hkflow.run(problem, tmp_path / "broken", observers=[stop], **arguments)
+    alike(whole, hkflow.resume(tmp_path / "broken"))
+    alike(whole, hkflow.solve(problem, 0.4, 5, kind="particles", max_step=0.02))
+    assert hkflow.load(tmp_path / "whole").predict([[0.3]]).shape == (1, 3)
+    assert np.isnan(whole.records["smooth_margin"]).all()
+    with pytest.raises(hkflow.CaseError, match="'brier' has no smooth margin"):
+        hkflow.solve(problem, 0.4, kind="particles", until_margin=1.0)
 
 
 def test_fresh_data_of_a_users_function(mine, tmp_path):

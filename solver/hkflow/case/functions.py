@@ -219,6 +219,7 @@ class StoredRisk(Table):
     tail: Literal["exponential", "logistic", "square"] | None = None
     evaluate: StoredFunction
     scaled: StoredFunction | None = None
+    coupled: bool = False
 
     @staticmethod
     def of(risk: Risk) -> "StoredRisk":
@@ -229,12 +230,14 @@ class StoredRisk(Table):
             tail=risk.tail,  # type: ignore[arg-type]  # a Risk has no other
             evaluate=StoredFunction.of(risk.evaluate),
             scaled=risk.scaled and StoredFunction.of(risk.scaled),
+            coupled=risk.coupled,
         )
 
     def built(self, where: str) -> Risk:
         """The Risk, whose functions are imported when they are first called."""
         scaled = None if self.scaled is None else self.scaled.deferred(where)
-        return Risk(self.name, self.evaluate.deferred(where), self.classifies, self.tail, scaled)
+        evaluate = self.evaluate.deferred(where)
+        return Risk(self.name, evaluate, self.classifies, self.tail, scaled, self.coupled)
 
 
 class OwnFunctions(Table):

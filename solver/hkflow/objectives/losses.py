@@ -49,7 +49,12 @@ class Risk:
     @property
     def has_smooth_margin(self) -> bool:
         """Whether −log R, or −R where R is a logarithm, is one."""
-        return self.coupled or (self.classifies and self.tail is not None)
+        return self.is_softmax or (self.classifies and self.tail is not None)
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether it is hkflow's own of several classes, of whose form a user's need not be."""
+        return self.evaluate is softmax
 
 
 @njit(cache=True)

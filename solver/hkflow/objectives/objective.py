@@ -215,8 +215,8 @@ class Objective(Shown):
 
     def smooth_margin(self, predictions: Floats, log_scale: float = 0.0) -> float:
         """γ̃ = −log Σ q_i ℓ(−u_i) in units of e^log_scale, for margins u = e^log_scale y
-        predictions; of several classes, whose loss is log(1 + e^−u), for the `_soft_leads`; nan
-        without a tail ℓ."""
+        predictions; of softmax, whose loss is log(1 + e^−u), for the `_soft_leads`; nan without
+        a tail ℓ."""
         return self._smooth_margin(predictions, log_scale)[0]
 
     def soft_argmin(self, predictions: Floats, log_scale: float = 0.0) -> Floats:
@@ -231,7 +231,7 @@ class Objective(Shown):
     def _smooth_margin(self, predictions, log_scale):
         """γ̃ and the weights q_i ℓ′(−u_i) / Σ q_k ℓ(−u_k) of margins, (n_data,)."""
         risk, margins, targets = self.risk, predictions, self.targets
-        if risk.coupled:
+        if risk.is_softmax:
             margins, targets = self._soft_leads(predictions, log_scale)[0], np.ones(len(targets))
         elif not (risk.classifies and risk.tail):
             return np.nan, np.full(len(targets), np.nan)
@@ -341,7 +341,7 @@ class Objective(Shown):
             return rounding
         # plain numbers, which overflow to inf; the gradient of softmax changes by no more than 2
         error, unit = self.rounding_of_predictions(mass), float(np.exp(min(log_scale, LARGEST_LOG)))
-        change = min(unit * error, 2.0) if self.risk.coupled else unit * error
+        change = min(unit * error, 2.0) if self.risk.is_softmax else unit * error
         return rounding + change * error
 
     def rounding_of_predictions(self, mass: float) -> float:
