@@ -124,6 +124,15 @@ def test_equal_results_have_no_error():
     assert not found.bar.any() and found.verdict == "companions agree"
 
 
+@pytest.mark.parametrize("own", [extrapolated, points])
+def test_rounding_has_no_order(own):
+    """It was said to be of an order, 0.2, in the asymptotic range or not."""
+    values = [TRUTH * (1.0 + k * np.finfo(float).eps) for k in (0, 2, 5)]
+    found = own(values, (1.0, 2.0, 4.0), SMOOTH)
+    assert np.isnan(found.order) and found.verdict == "companions agree"
+    assert found.bar.max() < 1e-13
+
+
 def test_another_method_widens_a_bar_only_beyond_its_own():
     bar = np.array([1.0, 2.0])
     kept, disagrees = compared(bar, 2.0 * bar, 3.0 * bar)

@@ -13,6 +13,7 @@ LARGEST_ORDER = 8.0
 ABOVE = 1.0  # how far beyond what is expected an order may be seen, and below it of few points
 FAR = 1.5  # safety where sets of far fewer points tell, and the order is trusted farther
 ROUNDING = 1e-6  # of the largest bar: how far results are apart that agree, as at the start
+EQUAL = 1e-13  # of a quantity: how far results are apart that are equal but for rounding
 STUDENT = 3.182  # 95 % of a t-distribution of 3 degrees of freedom, as 4 batches have
 
 
@@ -58,7 +59,7 @@ def extrapolated(
         bar = beside(first, rms(values[0])) * _share(widths, high)
         return Spread(WIDE * bar, np.nan, "one companion tells no order")
     second = rms(values[1] - values[2])
-    found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
+    found = _order(widths, first, second, values[0])
     order = float(np.clip(found, low, high)) if found == found else high
     least = second * _ratio(widths, high)
     bar = beside(np.maximum(first, least), rms(values[0])) * _share(widths, order)
@@ -88,7 +89,7 @@ def of_points(
     low, high = band
     first, whole = rms(values[0] - values[1]), rms(values[0] - values[2])
     second = rms(values[1] - values[2])
-    found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
+    found = _order(widths, first, second, values[0])
     bar = np.maximum(first * _share(widths, order), whole * _share(widths[::2], order))
     safety = WIDE if found < low - ABOVE else safety
     return Spread(safety * beside(bar, rms(values[0])), found, _verdict(found, low, high, ABOVE))
@@ -148,8 +149,12 @@ def _ratio(widths, order):
     return (two - one) / (four - two)
 
 
-def _order(widths, first, second):
-    """The p at which |f₁ − f₂| / |f₂ − f₄| is what widths make of it; nan if both are 0."""
+def _order(widths, first, second, values):
+    """The p at which |f₁ − f₂| / |f₂ − f₄| is what widths make of it; nan if both are the rounding
+    of values (n_saves, k)."""
+    first, second = np.linalg.norm(first), np.linalg.norm(second)
+    if max(first, second) <= EQUAL * np.linalg.norm(rms(values)):
+        return np.nan
     if not second > 0.0:
         return np.nan if not first > 0.0 else -LARGEST_ORDER
     orders = np.linspace(-LARGEST_ORDER, LARGEST_ORDER, 3201) + 1e-9  # at 0 both sides are 0
