@@ -50,3 +50,39 @@ def test_points_on_a_mesh_are_told():
     points = hkflow.PointMeasure(hkflow.quasi_uniform(20, 1))
     with pytest.raises(ValueError, match=r"a density, got a PointMeasure\. .*DensityAndAtoms\("):
         started(points)
+
+
+@pytest.mark.parametrize(
+    "density, why",
+    [
+        (lambda points, sign: points[:, 0], "must be nonnegative numbers, got -"),
+        (lambda points, sign: np.nan * points[:, 0], "must be nonnegative numbers, got nan"),
+        (lambda points, sign: np.ones((len(points), 1)), r"shape \(20,\), got \(20, 1\)"),
+        (lambda points, sign: None, "must be real numbers, got objects"),
+        (lambda points, sign: np.ones(len(points)) + 0j, "got complex numbers"),
+    ],
+)
+def test_what_is_no_density_of_atoms_is_told(density, why, tmp_path):
+    """Runs went to their end, and their densities were nan, complex, of another shape or those of
+    negative ones."""
+    start = hkflow.PointMeasure(hkflow.quasi_uniform(20, 1))
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), [1.0, -1.0]
+    )
+    problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), initial=start, density=density)
+    with pytest.raises(ValueError, match=why):
+        hkflow.solve(problem, 0.1, kind="characteristics")
+    with pytest.raises(hkflow.CaseError, match=why):
+        hkflow.run(problem, tmp_path / "run", end=0.1, kind="characteristics")
+
+
+@pytest.mark.parametrize("kind", ["particles", "characteristics"])
+def test_a_state_of_atoms_has_no_density(kind):
+    """Functions that ask for it ended in an AttributeError that named a class."""
+    start = hkflow.PointMeasure(hkflow.quasi_uniform(20, 1))
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), [1.0, -1.0]
+    )
+    problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), initial=start)
+    with pytest.raises(hkflow.CaseError, match="density is not known: take state.atoms()"):
+        hkflow.solve(problem, 0.1, kind=kind, records={"own": lambda s: s.density.max()})

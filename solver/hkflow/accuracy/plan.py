@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..arguments import Floats, Integers
+from ..geometry.mesh import is_like
 from ..measures.point_measure import PointMeasure
 from ..methods.choice import make_method
 from ..problem.problem import Problem
@@ -111,6 +112,8 @@ def planned(
     if reason := _unfit(run, problem, times):
         return reason
     problem, grid = problem or run.problem, run.method == "grid"
+    if not _has_coarser(problem, mesh_of):
+        return "its mesh is not one of hkflow's, of which coarser ones are known"
     own = _itself(run, problem, times)
     wait = longest_wait(own)
     saves = _saves(times, LONGER * wait)
@@ -153,6 +156,18 @@ def _unfit(run, problem, times):
     if problem is None and times[0] != 0.0:
         return "its start is no save"
     return ""
+
+
+def _has_coarser(problem, mesh_of):
+    """Whether meshes that hkflow makes are coarser than that of a problem, not others."""
+    mesh = problem.mesh
+    if mesh is None or problem.domain.fixed:
+        return True
+    try:
+        known = mesh_of(problem.domain.meshes, mesh.n_cells)
+    except ValueError:
+        return False
+    return mesh.name == known.name and is_like(mesh, known)
 
 
 def _itself(run, problem, times):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CaseError
+from ..geometry.transfer import are_related
 from ..measures import distances as metrics
 from ..running.progress import counted
 from ..solving.result import Result, ResultLike
@@ -134,11 +135,12 @@ def _atoms(run, save):
 
 def _common_mesh(a, b):
     """The mesh on which densities of two runs are compared, that of the coarser grid; None if none
-    is a grid, or one has no density that is known there."""
+    is a grid, or one has no density that is known there, as on another mesh of a user's own."""
     grids = [run.mesh for run in (a, b) if run.method == "grid"]
     if not grids or not a.domain.in_space or not (a.has_density and b.has_density):
         return None
-    return min(grids, key=lambda mesh: mesh.n_cells)
+    coarser = min(grids, key=lambda mesh: mesh.n_cells)
+    return coarser if all(are_related(coarser, mesh) for mesh in grids) else None
 
 
 def _by_parts(runs, saves, mesh):

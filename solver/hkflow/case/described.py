@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ..arguments import Floats
 from ..errors import CaseError
-from ..files.reading import MESH, check_array, check_mesh
+from ..files.reading import check_mesh
 from ..measures.initial import (
     BalancedUnits,
     Caps,
@@ -108,6 +108,10 @@ def described(
     }
     _check_arrays(problem)
     try:
+        problem.check_density()
+    except ValueError as error:
+        raise CaseError(str(error)) from error
+    try:
         case = ProblemCase.model_validate(plain_tables(tables))
     except ValidationError as error:
         raise CaseError(sentences(error, ProblemCase)) from None
@@ -163,11 +167,8 @@ def _check_arrays(problem):
     """Raise CaseError unless the mesh is one that can be read back."""
     if problem.mesh is None:
         return
-    arrays, sizes = problem.mesh.arrays(), {"side": 2}
     try:
-        for name, dimensions in MESH.items():
-            check_array(arrays[name], name, dimensions, sizes)
-        check_mesh(problem.mesh.name, arrays)
+        check_mesh(problem.mesh.name, problem.mesh.arrays())
     except ValueError as error:
         raise CaseError(f"A run folder cannot hold the mesh: {error}.") from error
 

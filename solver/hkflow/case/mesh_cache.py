@@ -10,10 +10,10 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from ..compiled import user_folder
-from ..files.reading import DAMAGE, MESH, check_mesh, open_hdf5, read_arrays
+from ..files.reading import DAMAGE, check_mesh, open_hdf5, read_arrays
 from ..files.writing import checksum, write_arrays, write_hdf5
 from ..geometry.domain import Meshes
-from ..geometry.mesh import Mesh
+from ..geometry.mesh import MESH, Mesh
 
 FORMAT = 5  # of the cached files; to be raised when the construction of the mesh changes
 IN_USE: WeakValueDictionary[Path, Mesh] = WeakValueDictionary()  # by their files

@@ -17,14 +17,15 @@ import numpy as np
 from h5py import h5d, h5i, h5l, h5o, h5s
 from numpy.typing import NDArray
 
-from ..geometry.domain import domain_of_mesh
+from ..geometry.domain import Domain, domain_of_mesh
+from ..geometry.mesh import WHOLE as FACES
+from ..geometry.mesh import Mesh
 from .userfiles import size_of
 
 # that hkflow writes
 FILTERS = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
 DENSEST = 1100  # bytes that deflate can make of one: 1032, and what surrounds them
-TOLERANCE = 1e-9  # of unit vectors and sums of areas that were computed elsewhere
-WHOLE = ("faces", "face_vertices", "sign", "count")  # arrays of whole numbers
+WHOLE = (*FACES, "sign", "count")  # arrays of whole numbers
 DAMAGE = (
     OSError,
     KeyError,
@@ -38,17 +39,6 @@ DAMAGE = (
     MemoryError,
 )
 
-# Arrays and their dimensions; dimensions of one name have one extent.
-MESH = {
-    "centers": ("cell", "axis"),
-    "volumes": ("cell",),
-    "faces": ("face", "side"),
-    "face_areas": ("face",),
-    "face_distances": ("face",),
-    "face_midpoints": ("face", "axis"),
-    "vertices": ("vertex", "axis"),
-    "face_vertices": ("face", "corner"),
-}
 TEST = {
     "test_inputs": ("test_datum", "input"),
     "test_targets": ("test_datum",),
@@ -179,35 +169,12 @@ def check_array(array: Any, name: str, dimensions: tuple, sizes: dict[str, int])
 def check_mesh(name: str, arrays: dict[str, NDArray]) -> None:
     """Raise ValueError unless arrays with the shapes of MESH can be a mesh of this name: cells that
     cover the sphere, faces."""
-    cells, p = arrays["centers"].shape
+    p = arrays["centers"].shape[1]
     domain = domain_of_mesh(name, p - 1)
     if domain is None:
-        raise ValueError(f"no mesh is called {name!r} in R^{p}")
-    if arrays["face_vertices"].shape[1] < p - 1:
-        raise ValueError(f"'face_vertices' have fewer than {p - 1} corners")
-    for key, array in arrays.items():
-        if not np.isfinite(array).all():
-            raise ValueError(f"'{key}' holds numbers that are not finite")
-    for key, count in (("faces", cells), ("face_vertices", len(arrays["vertices"]))):
-        if arrays[key].size and not (arrays[key].min() >= 0 and arrays[key].max() < count):
-            raise ValueError(
-                f"'{key}' points at {arrays[key].min()} to {arrays[key].max()}, and there are"
-                f" {count}"
-            )
-    if (
-        domain.fixed != (len(arrays["faces"]) == 0)
-        or not domain.fixed
-        and (arrays["faces"][:, 0] >= arrays["faces"][:, 1]).any()
-    ):
+        both = Domain(p - 1), Domain(p - 1, fixed=True)
+        known = " or ".join(repr(one.meshes.name) for one in both if one.has_meshes)
+        raise ValueError(f"no mesh is called {name!r} in R^{p}, where the name is {known}")
+    if domain.fixed != (len(arrays["faces"]) == 0):
         raise ValueError("'faces' do not lie between a cell and a later one")
-    area = cells if domain.fixed else domain.area
-    if (
-        not (arrays["volumes"] > 0.0).all()
-        or abs(arrays["volumes"].sum() - area) > TOLERANCE * area
-    ):
-        raise ValueError(f"'volumes' sum to {arrays['volumes'].sum():.12g}, wanted {area:.12g}")
-    if not (arrays["face_areas"] > 0.0).all() or not (arrays["face_distances"] > 0.0).all():
-        raise ValueError("'face_areas' or 'face_distances' are not positive")
-    for key in () if domain.fixed else ("centers", "face_midpoints", "vertices"):
-        if (np.abs(np.einsum("ij,ij->i", arrays[key], arrays[key]) - 1.0) > TOLERANCE).any():
-            raise ValueError(f"'{key}' are no unit vectors")
+    Mesh(name, **arrays).check()

@@ -7,7 +7,21 @@ from numpy.typing import NDArray
 
 from ..arguments import Floats, Integers
 from ..shown import Shown
-from .sphere import normalize
+from .sphere import normalize, surface_area
+
+TOLERANCE = 1e-9  # of unit vectors and sums of areas that were computed elsewhere
+# Arrays and their dimensions; dimensions of one name have one extent.
+MESH = {
+    "centers": ("cell", "axis"),
+    "volumes": ("cell",),
+    "faces": ("face", "side"),
+    "face_areas": ("face",),
+    "face_distances": ("face",),
+    "face_midpoints": ("face", "axis"),
+    "vertices": ("vertex", "axis"),
+    "face_vertices": ("face", "corner"),
+}
+WHOLE = ("faces", "face_vertices")  # arrays of whole numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,6 +77,54 @@ class Mesh(Shown):
     def arrays(self) -> dict[str, NDArray]:
         """The arrays by name, for storing and for comparing."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
+
+    def check(self) -> None:
+        """Raise ValueError unless its arrays fit together and its cells can cover the sphere; of a
+        mesh without faces, unless each cell has the volume one on the average."""
+        self._check_shapes()
+        for key, array in self.arrays().items():
+            if not np.isfinite(array).all():
+                raise ValueError(f"'{key}' holds numbers that are not finite")
+        for key, count in (("faces", self.n_cells), ("face_vertices", len(self.vertices))):
+            array = getattr(self, key)
+            if array.size and not (array.min() >= 0 and array.max() < count):
+                raise ValueError(
+                    f"'{key}' points at {array.min()} to {array.max()}, and there are {count}"
+                )
+        if (self.faces[:, 0] >= self.faces[:, 1]).any():
+            raise ValueError("'faces' do not lie between a cell and a later one")
+        whole = bool(len(self.faces))
+        area = surface_area(self.dim) if whole else float(self.n_cells)
+        if not (self.volumes > 0.0).all() or abs(self.volumes.sum() - area) > TOLERANCE * area:
+            raise ValueError(f"'volumes' sum to {self.volumes.sum():.12g}, wanted {area:.12g}")
+        if not (self.face_areas > 0.0).all() or not (self.face_distances > 0.0).all():
+            raise ValueError("'face_areas' or 'face_distances' are not positive")
+        for key in ("centers", "face_midpoints", "vertices") if whole else ():
+            array = getattr(self, key)
+            if (np.abs(np.einsum("ij,ij->i", array, array) - 1.0) > TOLERANCE).any():
+                raise ValueError(f"'{key}' are no unit vectors")
+
+    def _check_shapes(self):
+        sizes = {"side": 2}
+        for key, wanted in MESH.items():
+            array, kind = getattr(self, key), "i" if key in WHOLE else "f"
+            numbers = isinstance(array, np.ndarray) and array.dtype.kind == kind
+            if not numbers or kind == "f" and array.dtype.itemsize != 8:
+                kind = "whole numbers" if key in WHOLE else "float64"
+                raise ValueError(f"'{key}' must be a NumPy array of {kind}")
+            known = zip(wanted, array.shape, strict=False)
+            if array.ndim != len(wanted) or any(sizes.setdefault(w, n) != n for w, n in known):
+                shape = ", ".join(f"{w} {sizes.get(w, 'any')}" for w in wanted)
+                raise ValueError(f"'{key}' has the shape {array.shape}, wanted ({shape})")
+        if sizes["corner"] < self.dim:
+            raise ValueError(f"'face_vertices' have fewer than {self.dim} corners")
+
+
+def is_like(mesh: Mesh, other: Mesh) -> bool:
+    """Whether two meshes have the same cells in the same order, to rounding."""
+    return mesh.centers.shape == other.centers.shape and np.allclose(
+        mesh.centers, other.centers, rtol=0.0, atol=TOLERANCE
+    )
 
 
 def half_faces(mesh: Mesh) -> tuple[Integers, Integers, Integers, Integers]:

@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike
 
 from ..arguments import Floats, Integers
 from ..compiled import njit
-from .mesh import Mesh, half_faces
+from .circle import circle_mesh
+from .mesh import Mesh, half_faces, is_like
 from .polyhedra import copy, cut_polygon, dot, polyhedra, shared_volumes
 from .rows import sums_of_rows
 from .sphere import distance
@@ -64,6 +65,17 @@ def _gradients(rows, means, mesh):
     return np.linalg.solve(normal, right[..., None])[..., 0]
 
 
+def are_related(mesh: Mesh, other: Mesh) -> bool:
+    """Whether densities can be carried from one mesh to the other: they are the same, or two of S²
+    or S³, or two of the circle that hkflow makes."""
+    if is_like(mesh, other):
+        return True
+    ours = mesh.name != "circle" or all(
+        is_like(one, circle_mesh(one.n_cells)) for one in (mesh, other)
+    )
+    return mesh.name == other.name and mesh.name in OVERLAPS and ours
+
+
 def _check_family(fine, coarse):
     """Raise ValueError unless cells of a coarse mesh overlap those of a fine one in a known way."""
     if fine.name != coarse.name or fine.name not in OVERLAPS or fine.n_cells < coarse.n_cells:
@@ -112,7 +124,13 @@ def spread(density: ArrayLike, coarse: Mesh, fine: Mesh) -> Floats:
 
 
 def _circle_overlaps(fine, coarse):
-    """Pairs of uniform arcs that meet; see `_overlaps`."""
+    """Pairs of uniform arcs that meet; see `_overlaps`. Raises ValueError for other meshes."""
+    for mesh in (fine, coarse):
+        if not is_like(mesh, circle_mesh(mesh.n_cells)):
+            raise ValueError(
+                "Densities are carried between circle meshes as hkflow.circle_mesh makes them; the"
+                f" one of {mesh.n_cells} cells is another."
+            )
     counts = fine.n_cells, coarse.n_cells
     # in units of a common refinement, so that ends which coincide are equal
     ends = np.unique(

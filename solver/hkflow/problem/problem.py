@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ..objectives.population import PopulationRisk
     from ..objectives.protocol import ObjectiveProtocol
 
+TRIED = 64  # atoms at which their density is tried
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem(Shown):
@@ -159,6 +161,10 @@ class Problem(Shown):
             raise ValueError("The initial atoms have no mass.")
 
     def _check_density(self):
+        try:
+            self.mesh.check()
+        except ValueError as error:
+            raise ValueError(f"This is no mesh of a sphere: {error}.") from error
         self._check_columns(self.mesh.dim + 1)
         if isinstance(self.initial, PointMeasure | Units):
             raise ValueError(
@@ -306,10 +312,23 @@ class Problem(Shown):
     def initial_density(self, points: Floats, sign: float) -> Floats:
         """The initial density of an output sign at points (n, d+1), (n,) mass per unit area.
 
-        Raises ValueError if the initial measure is known as atoms alone.
+        Raises ValueError if the initial measure is known as atoms alone, and where a function gives
+        what is no density.
         """
         if self.density is not None:
-            return self.density(points.copy(), sign)
+            found = real_array(self.density(points.copy(), sign), "Initial densities")
+            if found.shape not in ((), (len(points),)):
+                raise ValueError(
+                    f"The initial density at {len(points)} points must have the shape"
+                    f" ({len(points)},), got {found.shape}."
+                )
+            # in many dimensions that of a probability is beyond numbers, and inf
+            if np.isnan(found).any() or not (self.flow.signed or found.min(initial=0.0) >= 0.0):
+                raise ValueError(
+                    "The initial density must be nonnegative numbers, got"
+                    f" {found.min():.3g} to {found.max():.3g}."
+                )
+            return np.broadcast_to(found, len(points))
         if self.mesh is None:
             raise ValueError(
                 "The initial measure is made of atoms, whose density nobody knows: start from a"
@@ -317,6 +336,13 @@ class Problem(Shown):
                 " area."
             )
         return CellDensity(self.mesh, self.initial_parts[0], self.signs)(points, sign)
+
+    def check_density(self) -> None:
+        """Raise ValueError unless what is said to be the density of initial atoms is one, tried at
+        some of them."""
+        if self.mesh is None and self.density is not None:
+            for sign in self.signs:
+                self.initial_density(self.atoms().positions[:TRIED], sign)
 
     @property
     def initial_parts(self) -> tuple[Any, PointMeasure | None]:

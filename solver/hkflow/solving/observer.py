@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..arguments import Floats, check_positive, real_array
+from ..errors import CaseError
 from ..measures.point_measure import PointMeasure
 from ..methods.method import Method
 from ..shown import Shown, counted
@@ -92,8 +93,13 @@ class State(Shown):
 
     @property
     def density(self) -> Floats:
-        """Of a grid: (n_signs, n_cells) mass per unit area."""
+        """Of a grid: (n_signs, n_cells) mass per unit area. Raises CaseError for other methods."""
         method: Any = self._method
+        if not hasattr(method, "density"):
+            raise CaseError(
+                f"A state of {type(method).__name__} is made of atoms, whose density is not known:"
+                " take state.atoms(), or the method 'grid'."
+            )
         return self._scaled(method.density(method.state(), method.problem.mesh))
 
     def atoms(self) -> PointMeasure:

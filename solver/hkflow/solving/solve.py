@@ -178,6 +178,7 @@ def _checked(problem, end, saves, record_interval, until_margin, method):
     if not isinstance(problem, Problem):
         raise CaseError(f"Wanted a hkflow.Problem, got {problem!r:.60}. hkflow.run takes cases.")
     check_own(problem.objective)
+    problem.check_density()
     kind = method["kind"] = kind_of(problem, method.get("kind"))
     own = option_names(solve)[:-1]
     check_options(method, method_class(kind), f"{kind} option", besides=("kind", *own))

@@ -19,7 +19,6 @@ from ..errors import RunFolderError
 from ..files.reading import (
     DAMAGE,
     DATA,
-    MESH,
     TEST,
     check_array,
     check_mesh,
@@ -29,7 +28,7 @@ from ..files.reading import (
 )
 from ..files.userfiles import named, parse_json, read_text, size_of
 from ..files.writing import checksum
-from ..geometry.mesh import Mesh
+from ..geometry.mesh import MESH, Mesh
 from ..methods.characteristics.history import ASIDE, History
 from ..objectives.activations import FEATURES
 from ..objectives.losses import ALL_RISKS

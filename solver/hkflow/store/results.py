@@ -12,8 +12,9 @@ from h5py import h5d, h5ds, h5s
 
 from ..arguments import Floats
 from ..errors import RunFolderError
-from ..files.reading import DATA, MESH, TEST, open_hdf5
+from ..files.reading import DATA, TEST, open_hdf5
 from ..files.writing import checksum, create, packed, write_array, write_arrays, write_hdf5
+from ..geometry.mesh import MESH
 from ..solving.result import Result
 from .contents import COUNTED, HISTORY, STATE_ARRAYS
 from .estimates import BARS, REPEATS

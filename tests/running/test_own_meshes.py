@@ -1,0 +1,73 @@
+"""Meshes of a user's own: what is none is refused, and what is known of hkflow's meshes alone is
+not said of others."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hkflow
+
+FLOW = hkflow.Flow(1.0, 4.0)
+EXACT = hkflow.MomentFlow(np.array([0.6, 0.8]), 0.5, FLOW)
+MASS = 1.17636424  # at t = 2
+
+
+def stretched(cells, by=0.5, start=0.0):
+    """A circle mesh whose cells are wider on one side than on the other."""
+    u = np.linspace(0.0, 2.0 * np.pi, cells + 1)
+    edges = u + by * np.sin(u) + start
+    middles, volumes = 0.5 * (edges[:-1] + edges[1:]), np.diff(edges)
+    index = np.arange(cells)
+
+    def point(angle):
+        return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+    faces = np.sort(np.stack([index, (index + 1) % cells], axis=1), axis=1)
+    corners = point(edges[1:])
+    return hkflow.Mesh(
+        "circle", point(middles), volumes, faces, np.ones(cells),
+        0.5 * (volumes + np.roll(volumes, -1)), corners, corners, index[:, None],
+    )  # fmt: skip
+
+
+def problem_on(mesh):
+    return hkflow.Problem(mesh, EXACT.objective(), FLOW)
+
+
+@pytest.mark.parametrize(
+    "arrays, why",
+    [
+        ({"volumes": np.full(64, 4.0 * np.pi / 64)}, "'volumes' sum to 12.56.*, wanted 6.28"),
+        ({"centers": 2.0 * hkflow.circle_mesh(64).centers}, "'centers' are no unit vectors"),
+        ({"faces": hkflow.circle_mesh(64).faces + 5}, "'faces' points at 5 to 68"),
+        ({"faces": hkflow.circle_mesh(64).faces[:, ::-1]}, "between a cell and a later one"),
+        ({"volumes": np.ones(63)}, r"'volumes' has the shape \(63,\), wanted \(cell 64\)"),
+        ({"face_areas": [1.0] * 64}, "'face_areas' must be a NumPy array of float64"),
+        ({"face_distances": np.full(64, -0.1)}, "are not positive"),
+        ({"vertices": np.full((64, 2), np.nan)}, "'vertices' holds numbers that are not finite"),
+    ],
+)
+def test_what_is_no_mesh_is_refused(arrays, why):
+    """Runs gave other numbers, without a word, or ended in a traceback."""
+    with pytest.raises(ValueError, match=f"no mesh of a sphere: .*{why}"):
+        problem_on(replace(hkflow.circle_mesh(64), **arrays))
+
+
+@pytest.mark.parametrize("mesh", [stretched(256), stretched(256, 0.0, 0.01)])
+def test_errors_are_told_of_hkflows_meshes_alone(mesh, tmp_path):
+    """Bars came from meshes of another kind: the true error was beyond them. So did L1."""
+    run = hkflow.run(problem_on(mesh), tmp_path / "own", end=2.0)
+    assert run.records["mass"][-1] == pytest.approx(MASS, rel=5e-6)
+    assert "its mesh is not one of hkflow's" in str(hkflow.error_bars(run))
+    even = hkflow.run(problem_on(hkflow.circle_mesh(256)), tmp_path / "even", end=2.0)
+    assert "log_mass" in hkflow.error_bars(even).bars
+    assert np.isnan(hkflow.compare(run, even).density).all()
+    assert hkflow.compare(even, even).density[0] == 0.0
+    with pytest.raises(ValueError, match="circle meshes as hkflow.circle_mesh makes them"):
+        run.density_on(even.mesh)
+    renamed = replace(mesh, name="own")
+    with pytest.raises(
+        hkflow.CaseError, match="no mesh is called 'own' in R\\^2, where .*'circle'"
+    ):
+        hkflow.run(problem_on(renamed), tmp_path / "refused", end=2.0)
