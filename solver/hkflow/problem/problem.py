@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from ..arguments import Floats, real_array
 from ..geometry.domain import Domain
 from ..geometry.mesh import Mesh
-from ..measures.initial import CellDensity, atoms_on_mesh
+from ..measures.initial import BalancedUnits, CellDensity, atoms_on_mesh
 from ..measures.point_measure import DensityAndAtoms, PointMeasure, Units, atoms_of_density
 from ..objectives.objective import Objective
 from ..operators.ranks import Alone
@@ -340,7 +340,8 @@ class Problem(Shown):
     def check_density(self) -> None:
         """Raise ValueError unless what is said to be the density of initial atoms is one, tried at
         some of them."""
-        if self.mesh is None and self.density is not None:
+        known = self.density is None or isinstance(self.density, BalancedUnits)  # which has none
+        if self.mesh is None and not known:
             for sign in self.signs:
                 self.initial_density(self.atoms().positions[:TRIED], sign)
 
