@@ -78,6 +78,10 @@ def solved(feature=None, risk=None, y=Y, kind="particles"):
             r"shape \(5, 3\), got float64 of the shape \(3,\)",
         ),
         (hkflow.Feature("own", lambda *a: matrix(*a) * np.nan), "wanted finite numbers"),
+        (
+            hkflow.ridge(lambda s: tuple(part / len(s) for part in tanh(s)), "mean"),
+            "a value must depend on its own pair alone",
+        ),
         (hkflow.ridge(lambda s: (np.tanh(s) + 0j, 1.0 / np.cosh(s) ** 2), "own"), "got complex"),
     ],
 )

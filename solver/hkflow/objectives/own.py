@@ -13,6 +13,7 @@ from .losses import ALL_RISKS, RISKS, SMOOTH_MARGINS, Risk
 TRIED = 4  # data that features are tried on
 REAL = "fiub"
 ALIKE = 4e5  # roundings between values of θ and of 2 θ
+ALONE = 0.01  # of values: how far those of a pair may be from those of the pair alone
 LOG_SCALE = 0.5  # at which `scaled` is tried
 
 
@@ -29,8 +30,8 @@ def check_own(objective: Any) -> None:
 
 
 def check_feature(feature: Feature, inputs: Floats, axes: int) -> None:
-    """Raise ValueError unless a user's feature has values of the right shape, its degree, its
-    kinks, and the gradient that differences of its values have.
+    """Raise ValueError unless a user's feature has values of the right shape, each of its own pair
+    alone, its degree, its kinks, and the gradient that differences of its values have.
 
     inputs : (n_data, p);  axes : coordinates of a point. A feature without degree is asked for unit
         vectors alone, and for its gradient along the sphere
@@ -50,11 +51,17 @@ def check_feature(feature: Feature, inputs: Floats, axes: int) -> None:
 
     try:
         found = values(points)
+        alone = _tried(matrix, (points[:1], inputs[:1]), (1, 1))[0, 0]
         pulled = feature.pullback and _tried(
             feature.pullback, (points, inputs, loss_gradient), (5, axes)
         )
     except Exception as error:  # whatever the user's function says
         raise misfit(feature, error) from error
+    if not abs(alone - found[0, 0]) <= ALONE * np.abs(found).max():
+        raise ValueError(
+            f"'{feature.name}' of one point and one datum is {alone:.6g}, but {found[0, 0]:.6g} of"
+            " the same beside others: a value must depend on its own pair alone."
+        )
     _ = feature.hinges  # which looks at its kinks
     if feature.degree is not None:
         scaled = values(2.0 * points)
