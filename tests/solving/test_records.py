@@ -11,7 +11,7 @@ from hkflow.certificates.regularised import minimise
 from hkflow.methods.grid.finite_volume import FiniteVolume
 from hkflow.methods.record import PLAIN, SCALED
 from hkflow.plots.records import PANELS
-from hkflow.solving.records import _effective_number
+from hkflow.solving.records import OF_EVERY_RUN, _effective_number
 from hkflow.solving.registry import RECORDS, in_units_of_one, own_names, record_of
 
 INPUTS, TARGETS = [[0.5, 1.0], [-1.0, 1.0], [0.2, 1.0]], [1.0, -1.0, -1.0]
@@ -61,7 +61,10 @@ def records_of(name):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_every_record_is_registered(name):
-    assert own_names(records_of(name)) == []
+    found = records_of(name)
+    assert own_names(found) == []
+    missing = {row.name for row in OF_EVERY_RUN} - set(found)
+    assert not missing, f"rows of OF_EVERY_RUN whose value _of_every_run forgets: {missing}"
 
 
 def test_sibling_a_record_that_is_not_registered_is_seen(monkeypatch):
@@ -106,6 +109,19 @@ def test_functions_of_a_state_are_recorded():
     for name, values in plain.items():  # and nothing else changes
         assert np.array_equal(s.records[name], values, equal_nan=True), name
     assert own_names(s.records) == [*own] and record_of("twice_the_mass").label == "twice the mass"
+
+
+def test_an_observer_may_change_the_record_that_it_is_given():
+    """The records of the run were gone."""
+
+    class Greedy(hkflow.Observer):
+        def record(self, method, clock, record):
+            record.clear()
+
+    plain = hkflow.solve(a_problem(), 0.2).records["mass"]
+    for observers in ([Greedy()], [Greedy(), Greedy()]):
+        found = hkflow.solve(a_problem(), 0.2, observers=observers).records["mass"]
+        assert np.array_equal(found, plain)
 
 
 def test_steps_record_too():

@@ -360,7 +360,7 @@ class _Told:
 
     def _record(self, record):
         for observer in self.observers:
-            observer.record(self.method, self.clock, record)
+            observer.record(self.method, self.clock, dict(record))
 
     def _save(self):
         self.saved = self.clock.step
