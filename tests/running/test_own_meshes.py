@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.spatial import ConvexHull
 
 import hkflow
+from hkflow.geometry.voronoi import lloyd, voronoi_mesh
 
 FLOW = hkflow.Flow(1.0, 4.0)
 EXACT = hkflow.MomentFlow(np.array([0.6, 0.8]), 0.5, FLOW)
@@ -64,10 +66,39 @@ def test_errors_are_told_of_hkflows_meshes_alone(mesh, tmp_path):
     assert "log_mass" in hkflow.error_bars(even).bars
     assert np.isnan(hkflow.compare(run, even).density).all()
     assert hkflow.compare(even, even).density[0] == 0.0
-    with pytest.raises(ValueError, match="circle meshes as hkflow.circle_mesh makes them"):
+    with pytest.raises(ArithmeticError, match="circle meshes as hkflow.circle_mesh makes them"):
         run.density_on(even.mesh)
     renamed = replace(mesh, name="own")
     with pytest.raises(
         hkflow.CaseError, match="no mesh is called 'own' in R\\^2, where .*'circle'"
     ):
         hkflow.run(problem_on(renamed), tmp_path / "refused", end=2.0)
+
+
+def fibonacci(cells):
+    """Voronoi cells of a spiral, made rounder."""
+    z, angle = 1.0 - (2.0 * np.arange(cells) + 1.0) / cells, 2.4 * np.arange(cells)
+    points = np.column_stack(
+        [np.cos(angle), np.sin(angle), np.sqrt(1.0 / (1.0 - z * z) - 1.0) * np.sign(z)]
+    )
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    for iterations in (1, 1, 1, 1, 0):
+        triangles = ConvexHull(points).simplices.astype(np.int64)
+        a, b, c = (points[corner] for corner in triangles.T)
+        inwards = np.einsum("ij,ij->i", np.cross(b - a, c - a), a) < 0.0
+        triangles[inwards] = triangles[inwards][:, ::-1]
+        points = lloyd(points, triangles, iterations)
+    return voronoi_mesh("geodesic", points, triangles)
+
+
+def test_a_mesh_of_a_spiral_on_the_sphere(tmp_path):
+    """`hkflow compare` of such runs ended in a traceback, and they were said to be too small."""
+    exact = hkflow.MomentFlow(np.array([0.48, 0.6, 0.64]), 0.5, FLOW)
+    runs = []
+    for name, mesh in (("own", fibonacci(400)), ("ours", hkflow.geodesic_mesh(4))):
+        problem = hkflow.Problem(mesh, exact.objective(), FLOW)
+        runs.append(hkflow.run(problem, tmp_path / name, end=2.0))
+        assert runs[-1].records["mass"][-1] == pytest.approx(1.20925047, rel=2e-3)
+    assert "its mesh is not one of hkflow's" in str(hkflow.error_bars(runs[0]))
+    found = hkflow.compare(*runs)
+    assert np.isnan(found.density).all() and found.distances["GHK"].shape == (2, 2)

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CaseError
-from ..geometry.transfer import are_related
 from ..measures import distances as metrics
 from ..running.progress import counted
 from ..solving.result import Result, ResultLike
@@ -101,7 +100,10 @@ def compare(a: ResultLike, b: ResultLike, quiet: bool = True) -> Comparison:
                 if name == "W1" or k in chosen:
                     values[k] = DISTANCES[name](*atoms)
             if mesh is not None and k in chosen:
-                density[k], captured[k] = _by_parts((a, b), pair, mesh)
+                try:
+                    density[k], captured[k] = _by_parts((a, b), pair, mesh)
+                except ArithmeticError:  # of meshes of a user's own, whose overlaps are not known
+                    mesh = None
             if watch:
                 watch(k + 1, len(saves))
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
@@ -135,12 +137,11 @@ def _atoms(run, save):
 
 def _common_mesh(a, b):
     """The mesh on which densities of two runs are compared, that of the coarser grid; None if none
-    is a grid, or one has no density that is known there, as on another mesh of a user's own."""
+    is a grid, or one has no density that is known there."""
     grids = [run.mesh for run in (a, b) if run.method == "grid"]
     if not grids or not a.domain.in_space or not (a.has_density and b.has_density):
         return None
-    coarser = min(grids, key=lambda mesh: mesh.n_cells)
-    return coarser if all(are_related(coarser, mesh) for mesh in grids) else None
+    return min(grids, key=lambda mesh: mesh.n_cells)
 
 
 def _by_parts(runs, saves, mesh):

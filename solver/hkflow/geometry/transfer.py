@@ -65,17 +65,6 @@ def _gradients(rows, means, mesh):
     return np.linalg.solve(normal, right[..., None])[..., 0]
 
 
-def are_related(mesh: Mesh, other: Mesh) -> bool:
-    """Whether densities can be carried from one mesh to the other: they are the same, or two of S²
-    or S³, or two of the circle that hkflow makes."""
-    if is_like(mesh, other):
-        return True
-    ours = mesh.name != "circle" or all(
-        is_like(one, circle_mesh(one.n_cells)) for one in (mesh, other)
-    )
-    return mesh.name == other.name and mesh.name in OVERLAPS and ours
-
-
 def _check_family(fine, coarse):
     """Raise ValueError unless cells of a coarse mesh overlap those of a fine one in a known way."""
     if fine.name != coarse.name or fine.name not in OVERLAPS or fine.n_cells < coarse.n_cells:
@@ -124,10 +113,10 @@ def spread(density: ArrayLike, coarse: Mesh, fine: Mesh) -> Floats:
 
 
 def _circle_overlaps(fine, coarse):
-    """Pairs of uniform arcs that meet; see `_overlaps`. Raises ValueError for other meshes."""
+    """Pairs of uniform arcs that meet; see `_overlaps`. Raises ArithmeticError for others."""
     for mesh in (fine, coarse):
         if not is_like(mesh, circle_mesh(mesh.n_cells)):
-            raise ValueError(
+            raise ArithmeticError(
                 "Densities are carried between circle meshes as hkflow.circle_mesh makes them; the"
                 f" one of {mesh.n_cells} cells is another."
             )
