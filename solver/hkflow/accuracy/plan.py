@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..arguments import Floats, Integers
-from ..geometry.mesh import is_like
+from ..geometry.mesh import MADE, is_like
 from ..measures.point_measure import PointMeasure
 from ..methods.choice import make_method
 from ..problem.problem import Problem
@@ -161,7 +161,7 @@ def _unfit(run, problem, times):
 def _has_coarser(problem, mesh_of):
     """Whether meshes that hkflow makes are coarser than that of a problem, not others."""
     mesh = problem.mesh
-    if mesh is None or problem.domain.fixed:
+    if mesh is None or problem.domain.fixed or mesh in MADE:
         return True
     try:
         known = mesh_of(problem.domain.meshes, mesh.n_cells)
