@@ -1306,3 +1306,46 @@ def test_points_that_are_given_are_not_drawn(tmp_path):
     assert np.array_equal(given.predictions, drawn.predictions)
     assert np.array_equal(given.errors["predictions"], drawn.errors["predictions"])
     assert 0.0 < given.errors["predictions"][-1] < 1e-5
+
+
+ONE_INPUT = {
+    "data": {"source": "inline", "inputs": [[1.0], [-2.0], [0.5]], "targets": [1.0, -1.0, 1.0]},
+    "objective": {"activation": "relu", "loss": "square"},
+    "domain": {"kind": "signed-sphere"},
+    "flow": {"transport": 1.0, "reaction": 2.0, "noise": 0.2},
+    "method": {"kind": "particles", "particles": 4, "noise_points": 4},
+    "time": {"end": 0.5, "saves": 3},
+}
+
+
+@pytest.mark.parametrize("accuracy", [False, True])
+def test_one_input_without_bias_has_two_points(accuracy, tmp_path):
+    """Its sphere is S⁰: of some mass on θ = ±1 with either sign nothing is left out, and the masses
+    follow an ordinary equation. Its bars ended in a division by zero."""
+    case = ONE_INPUT | ({"method": {"kind": "particles", "accuracy": 1e-3}} if accuracy else {})
+    run = hkflow.run(case, output=tmp_path / "run", quiet=True)
+    x, y = np.array([1.0, -2.0, 0.5]), np.array([1.0, -1.0, 1.0])
+    phi = np.array([sign * np.maximum(side * x, 0.0) for side in (1, -1) for sign in (1, -1)])
+
+    def slope(_, m):
+        return -2.0 * m * (phi @ (m @ phi - y)) / 3.0 - 0.2 * m + 0.2 / 4.0
+
+    true = solve_ivp(slope, (0.0, 0.5), np.full(4, 0.25), rtol=1e-12, atol=1e-14).y[:, -1] @ phi
+    error, bar = rms(run.predictions[-1:] - true)[0], run.errors.bars["predictions"]
+    assert error <= bar.total[-1] < 1e-4 and not bar.space.any()
+
+
+@pytest.mark.parametrize(
+    "table", [{"points": "random", "particles": 160}, {"noise": "random", "particles": 160}]
+)
+def test_random_points_of_one_input_have_bars(table, tmp_path):
+    case = ONE_INPUT | {"method": {"kind": "particles", **table}}
+    bars = hkflow.run(case, output=tmp_path / "run", quiet=True).errors
+    assert np.isfinite(bars["predictions"]).all(), bars.remark
+
+
+@pytest.mark.parametrize("table", [{"particles": 6}, {"particles": 4, "noise_points": 6}])
+def test_points_of_one_input_are_as_many_on_either_side(table):
+    """An odd number of each sign has more mass on one side."""
+    with pytest.raises(hkflow.HkflowError, match="multiple of 4"):
+        hkflow.run(ONE_INPUT | {"method": {"kind": "particles", **table}}, output=None)

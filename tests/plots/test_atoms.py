@@ -4,9 +4,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import hkflow
-from hkflow.plots.atoms import main_axes
+from hkflow.plots.atoms import draw_atoms, main_axes
 
 
 def some(count, p, seed=0):
@@ -55,3 +56,12 @@ def test_main_axes_point_to_the_side_with_more_mass():
         even = hkflow.PointMeasure(np.concatenate([positions, -positions]))
         axes, _ = main_axes(even)
         assert (axes.max(axis=0) >= np.abs(axes).max(axis=0)).all()
+
+
+def test_atoms_of_one_input_are_drawn():
+    """Directions of one input without a bias are ±1, on one axis; the overview of such a run was a
+    traceback."""
+    atoms = hkflow.PointMeasure(np.array([[1.0], [-1.0]]), weights=np.array([2.0, 1.0]))
+    axes, share = main_axes(atoms)
+    assert axes.tolist() == [[1.0, 0.0]] and share.tolist() == [1.0, 0.0]
+    draw_atoms(Figure().subplots(), atoms, (1,))

@@ -113,8 +113,8 @@ def sites_of(companion: Companion) -> int:
 
 def dim_of_errors(problem: Problem) -> int:
     """The d by which the number n of cells or points tells their width or distance n^(-1/d): that
-    of the sphere, of points at most EVEN."""
-    return problem.dim if problem.mesh is not None else min(problem.dim, EVEN)
+    of the sphere, of points at most EVEN; 1 on S⁰."""
+    return problem.dim if problem.mesh is not None else min(max(problem.dim, 1), EVEN)
 
 
 def other_method(problem: Problem) -> str:

@@ -160,6 +160,11 @@ def initial_points(
             f"method: {n} evenly spread points cannot be shared by {len(carriers)} signs; give an"
             " even number."
         )
+    if axes == 1 and n // len(carriers) % 2 and method.kind != "network":
+        raise CaseError(
+            f"method: {n} evenly spread points cannot be shared by the two directions of S⁰, of one"
+            f" input without a bias; give a multiple of {2 * len(carriers)}."
+        )
     points = quasi_uniform(n // len(carriers), axes - 1)
     density = np.array([of_sign(measure, sign).density(points) for sign in carriers])
     return atoms_of_points(points, carriers, density).scaled_to(table.mass)

@@ -50,6 +50,8 @@ def main_axes(atoms: PointMeasure) -> tuple[Floats, Floats]:
     if few:
         rows = np.pad(rows, ((0, 1), (0, 0))).T  # of one atom a second axis is 0
     values, axes = np.linalg.eigh(rows.T @ rows)
+    if len(values) == 1:  # on S⁰, two points, a second axis is 0
+        values, axes = np.append(0.0, values), np.append(0.0, axes)[None]
     values, axes, total = values[:-3:-1], axes[:, :-3:-1], values.sum()
     if few:
         there = values > 1e-14 * total

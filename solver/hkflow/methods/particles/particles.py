@@ -601,6 +601,11 @@ class Particles(PointMethod, OdeMethod):
             raise ValueError(
                 f"noise_points must be a multiple of the {len(signs)} signs, got {count}."
             )
+        if self.problem.dim == 0 and count // len(signs) % 2:
+            raise ValueError(
+                f"noise_points must be a multiple of {2 * len(signs)}: S⁰, of one input without a"
+                f" bias, has two directions; got {count}."
+            )
         points = quasi_uniform(count // len(signs), self.problem.dim)
         return PointMeasure(*with_each_sign(points, signs))
 
