@@ -267,3 +267,26 @@ def test_a_second_frame_tests_as_a_second_file_does(folder):
     assert np.array_equal(hkflow.load("by frame").test.targets, file.test.targets)
     with pytest.raises(hkflow.CaseError, match="either 'test_fraction' or 'test_frame'"):
         hkflow.check(CASE | {"data": data | {"test_fraction": 0.2}})
+
+
+def test_a_run_that_stops_tells_its_last_known_test_error(tmp_path):
+    """It stops between the steps at which the test error is recorded, and said nan."""
+    case = {
+        "data": {"source": "teacher", "n": 12, "units": 2, "classify": True, "test_fraction": 0.3},
+        "objective": {"activation": "relu", "loss": "smooth-margin"},
+        "domain": {"kind": "sphere"},
+        "energy": [
+            {"kind": "interaction", "kernel": "gaussian", "width": 0.5, "strength": -3.0},
+        ],
+        "flow": {"transport": 1.0, "reaction": 4.0},
+        "method": {"kind": "particles", "particles": 20},
+        "time": {"end": 3.0},
+        "certificate": {"seconds": 0.0},
+    }
+    run = hkflow.run(case, output=tmp_path / "run", quiet=True)
+    errors = run.records["test_error"]
+    assert not run.finished and np.isnan(errors[-1]), run.status
+    known = np.flatnonzero(~np.isnan(errors))[-1]
+    said = dict(summary(run))["test error"]
+    assert said.startswith(f"{errors[known]:.4g}, ")
+    assert said.endswith(f", at t = {run.records['time'][known]:g}")

@@ -155,10 +155,14 @@ def _last_records(run):
             )
         )
     if "test_error" in last:
-        error, share = last["test_error"], ""
+        errors = run.records["test_error"]
+        known = np.flatnonzero(~np.isnan(errors))[-1]  # not the last of a run that has stopped
+        error, share = errors[known], ""
         if "margin" in last:
             share = f", accuracy {100.0 * (1.0 - error):.1f} % of {len(run.test.targets)} rows"
             share += " by their weights" * bool(np.ptp(run.test.weights))
+        if known < len(errors) - 1:
+            share += f", at {_clock(run)} = {run.records['time'][known]:g}"
         label = RECORDS["test_error"].label if "margin" in last else "test RMSE"
         rows.append((label, f"{error:.4g}{share}"))
     exchanged = sum(abs(last[name]) for name in ENERGIES)
@@ -174,6 +178,10 @@ def _last_records(run):
             (RECORDS["energy_residual"].label, energy),
         ]
     return rows
+
+
+def _clock(run):
+    return "t" if run.flow.time_variable == "time" else "γ̃"
 
 
 def _gap(run, last):
@@ -212,7 +220,7 @@ def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
         return []
     found, margin = run.max_margin, f"{last['margin']:z.6g}{_bar(run, 'margin')}"
     if found is not None and found.is_positive:
-        clock = "t" if run.flow.time_variable == "time" else "γ̃"
+        clock = _clock(run)
         margin += f" of {gamma_text(found)}: {_reached(run)} at {clock} = {last['time']:.6g}"
     rows = [("margin/mass", margin)]
     if "margin_upper" not in last:
