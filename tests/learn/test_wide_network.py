@@ -139,6 +139,18 @@ def test_tools_of_scikit_learn_take_them():
     np.testing.assert_array_equal(again.decision_function(test), fitted.decision_function(test))
 
 
+def test_networks_pickled_by_earlier_versions_have_parameters_of_later_ones():
+    """Those of a version without class_weight predicted, but neither showed nor fitted again."""
+    X, y = blobs(classes=2)
+    fitted = WideNetworkClassifier(**QUICK).fit(X, y)
+    state = dict(fitted.__getstate__())
+    del state["class_weight"]
+    earlier = WideNetworkClassifier.__new__(WideNetworkClassifier)
+    earlier.__setstate__(state)
+    assert repr(earlier) == repr(fitted)
+    np.testing.assert_array_equal(earlier.fit(X, y).predict(X), fitted.predict(X))
+
+
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 def test_transformers_may_make_frames(kind):
     """As sklearn.set_config has it for a whole session."""

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from functools import wraps
+from inspect import signature
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
@@ -77,6 +78,11 @@ class WideNetwork(BaseEstimator):
         self.flow = flow
         self.time = time
         self.particles = particles
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Parameters that the version which pickled it had not are as by default."""
+        known = signature(type(self)).parameters.values()
+        super().__setstate__({one.name: one.default for one in known} | state)
 
     def _prepared(self, X: ArrayLike) -> Floats:
         """Inputs of which each column has mean 0 and variance 1 on the data of `fit`."""
