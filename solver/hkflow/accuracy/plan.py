@@ -205,7 +205,7 @@ def _is_exact(own, run):
     """Whether its points are the measure itself, and no choice of points for a density."""
     problem = own.problem
     given = problem.mesh is None and problem.density is None and not sites_of(own)
-    given = (given or problem.dim == 0) and not _is_drawn(run)  # S⁰ has two points
+    given = (given or problem.domain.of_two) and not _is_drawn(run)
     return problem.domain.fixed or run.method == "network" or given
 
 
@@ -214,7 +214,8 @@ def _counts(own, known=(), anyway=False):
     out. Of points those of runs that are known, where at least two of these have so few; anyway
     1/4 besides, where they are far fewer."""
     problem, counts = own.problem, []
-    if problem.domain.fixed or problem.dim == 0 or own.options["kind"] == "network":
+    given = problem.domain.fixed or problem.domain.of_two
+    if given or own.options["kind"] == "network":
         return counts
     sites, coarser = sites_of(own), _fewer
     if problem.mesh is not None:

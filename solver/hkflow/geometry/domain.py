@@ -100,6 +100,11 @@ class Domain:
         return not self.fixed and self.dim == 1
 
     @property
+    def of_two(self) -> bool:
+        """Whether a sign has two points alone: S⁰, of one input without a bias."""
+        return not self.fixed and self.dim == 0
+
+    @property
     def picture(self) -> str:
         """What its measures are drawn on: "circle", "map" of S², "bars" of fixed features, or the
         main "axes" of a sphere beyond."""

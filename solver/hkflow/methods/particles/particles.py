@@ -601,7 +601,7 @@ class Particles(PointMethod, OdeMethod):
             raise ValueError(
                 f"noise_points must be a multiple of the {len(signs)} signs, got {count}."
             )
-        if self.problem.dim == 0 and count // len(signs) % 2:
+        if self.problem.domain.of_two and count // len(signs) % 2:
             raise ValueError(
                 f"noise_points must be a multiple of {2 * len(signs)}: S⁰, of one input without a"
                 f" bias, has two directions; got {count}."
