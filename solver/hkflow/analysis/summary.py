@@ -156,7 +156,8 @@ def _last_records(run):
         )
     if "test_error" in last:
         errors = run.records["test_error"]
-        known = np.flatnonzero(~np.isnan(errors))[-1]  # not the last of a run that has stopped
+        # not always the last of a run that has stopped
+        known = max(np.flatnonzero(~np.isnan(errors)), default=len(errors) - 1)
         error, share = errors[known], ""
         if "margin" in last:
             share = f", accuracy {100.0 * (1.0 - error):.1f} % of {len(run.test.targets)} rows"
