@@ -87,7 +87,7 @@ def test_they_are_drawn_and_compared(case, tmp_path, monkeypatch):
     assert np.array_equal(figure.axes[-1].lines[0].get_ydata(), run.records["twice_the_mass"])
     monkeypatch.setattr("hkflow.app.report._figures", lambda run: [])  # the table is looked at
     page = write_report([run, run], tmp_path / "report.html").read_text()
-    assert "<th>twice the mass</th>" in page.replace("\n", "")
+    assert ">twice the mass</th>" in page.replace("\n", "")
 
 
 def test_a_resumed_run_records_on_to_the_same_bits(case, tmp_path):
