@@ -1,6 +1,11 @@
 """Units with a vector of output weights, φ = b (a·x)₊ ∈ R^k with θ = (a, b), and the softmax loss:
 the 2-homogeneous networks of several classes."""
 
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import reference
@@ -33,6 +38,16 @@ def test_softmax_is_the_cross_entropy(size, rng):
         out.reshape(n, k), q[:, None] * (softmax(h, axis=1) - np.eye(k)[true]), atol=1e-14
     )
     np.testing.assert_allclose(out.reshape(n, k).sum(axis=1), 0.0, atol=1e-15)
+
+
+def test_softmax_of_another_process_is_known(tmp_path):
+    """Its compiled function is a copy there: runs had no smooth margin, nor ended at one."""
+    path = tmp_path / "risk"
+    path.write_bytes(pickle.dumps(SOFTMAX))
+    code = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).has_smooth_margin)"
+    said = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    assert said.stdout == "True\n", said.stderr
+    assert not replace(SOFTMAX, evaluate=lambda *_: 0.0).has_smooth_margin
 
 
 def test_softmax_keeps_its_digits_at_large_margins():
