@@ -108,11 +108,12 @@ class Mesh(Shown):
     def _check_shapes(self):
         sizes = {"side": 2}
         for key, wanted in MESH.items():
-            array, kind = getattr(self, key), "i" if key in WHOLE else "f"
-            numbers = isinstance(array, np.ndarray) and array.dtype.kind == kind
-            if not numbers or kind == "f" and array.dtype.itemsize != 8:
-                kind = "whole numbers" if key in WHOLE else "float64"
-                raise ValueError(f"'{key}' must be a NumPy array of {kind}")
+            array, kinds = getattr(self, key), ("int32", "int64") if key in WHOLE else ("float64",)
+            if not isinstance(array, np.ndarray) or array.dtype not in map(np.dtype, kinds):
+                got = getattr(array, "dtype", type(array).__name__)
+                raise ValueError(
+                    f"'{key}' must be a NumPy array of {' or '.join(kinds)}, got {got}"
+                )
             known = zip(wanted, array.shape, strict=False)
             if array.ndim != len(wanted) or any(sizes.setdefault(w, n) != n for w, n in known):
                 shape = ", ".join(f"{w} {sizes.get(w, 'any')}" for w in wanted)
