@@ -82,6 +82,10 @@ def solved(feature=None, risk=None, y=Y, kind="particles"):
             hkflow.ridge(lambda s: tuple(part / len(s) for part in tanh(s)), "mean"),
             "a value must depend on its own pair alone",
         ),
+        (
+            hkflow.Feature("own", lambda theta, x: np.maximum(-x @ theta.T, 0.0) / len(x)),
+            "a value must depend on its own pair alone",
+        ),
         (hkflow.ridge(lambda s: (np.tanh(s) + 0j, 1.0 / np.cosh(s) ** 2), "own"), "got complex"),
     ],
 )

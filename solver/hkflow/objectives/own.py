@@ -13,7 +13,7 @@ from .losses import ALL_RISKS, RISKS, SMOOTH_MARGINS, Risk
 TRIED = 4  # data that features are tried on
 REAL = "fiub"
 ALIKE = 4e5  # roundings between values of θ and of 2 θ
-ALONE = 0.01  # of values: how far those of a pair may be from those of the pair alone
+ALONE = 0.01  # of the largest value: how far that of its pair alone may be from it
 LOG_SCALE = 0.5  # at which `scaled` is tried
 
 
@@ -51,15 +51,17 @@ def check_feature(feature: Feature, inputs: Floats, axes: int) -> None:
 
     try:
         found = values(points)
-        alone = _tried(matrix, (points[:1], inputs[:1]), (1, 1))[0, 0]
+        # the largest value: one that is 0 says nothing of the others
+        i, j = np.unravel_index(np.abs(found).argmax(), found.shape)
+        alone = _tried(matrix, (points[[j]], inputs[[i]]), (1, 1))[0, 0]
         pulled = feature.pullback and _tried(
             feature.pullback, (points, inputs, loss_gradient), (5, axes)
         )
     except Exception as error:  # whatever the user's function says
         raise misfit(feature, error) from error
-    if not abs(alone - found[0, 0]) <= ALONE * np.abs(found).max():
+    if not abs(alone - found[i, j]) <= ALONE * abs(found[i, j]):
         raise ValueError(
-            f"'{feature.name}' of one point and one datum is {alone:.6g}, but {found[0, 0]:.6g} of"
+            f"'{feature.name}' of one point and one datum is {alone:.6g}, but {found[i, j]:.6g} of"
             " the same beside others: a value must depend on its own pair alone."
         )
     _ = feature.hinges  # which looks at its kinks
