@@ -86,3 +86,16 @@ def test_a_state_of_atoms_has_no_density(kind):
     problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), initial=start)
     with pytest.raises(hkflow.CaseError, match="density is not known: take state.atoms()"):
         hkflow.solve(problem, 0.1, kind=kind, records={"own": lambda s: s.density.max()})
+
+
+@pytest.mark.parametrize("density", [lambda *_: 2, lambda points, sign: np.full(len(points), 2.0)])
+def test_an_initial_density_may_be_changed(density):
+    """It could be read only."""
+    start = hkflow.PointMeasure(hkflow.quasi_uniform(20, 1))
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), [1.0, -1.0]
+    )
+    problem = hkflow.Problem(None, objective, hkflow.Flow(1.0, 2.0), initial=start, density=density)
+    found = problem.initial_density(start.positions, 1)
+    found *= 2.0
+    assert found.tolist() == [4.0] * 20

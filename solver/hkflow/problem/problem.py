@@ -328,7 +328,7 @@ class Problem(Shown):
                     "The initial density must be nonnegative numbers, got"
                     f" {found.min():.3g} to {found.max():.3g}."
                 )
-            return np.broadcast_to(found, len(points))
+            return np.full(len(points), found)
         if self.mesh is None:
             raise ValueError(
                 "The initial measure is made of atoms, whose density nobody knows: start from a"
