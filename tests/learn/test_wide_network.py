@@ -151,6 +151,20 @@ def test_networks_pickled_by_earlier_versions_have_parameters_of_later_ones():
     np.testing.assert_array_equal(earlier.fit(X, y).predict(X), fitted.predict(X))
 
 
+def test_a_subclass_that_is_pickled_has_its_own_parameters_alone():
+    """Those without a default became the class inspect._empty."""
+
+    class Named(WideNetworkClassifier):
+        def __init__(self, label, **options):
+            super().__init__(**options)
+            self.label = label
+
+    made = Named("first", **QUICK)
+    again = Named.__new__(Named)
+    again.__setstate__(made.__getstate__())
+    assert vars(again) == vars(made)
+
+
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 def test_transformers_may_make_frames(kind):
     """As sklearn.set_config has it for a whole session."""

@@ -82,7 +82,8 @@ class WideNetwork(BaseEstimator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Parameters that the version which pickled it had not are as by default."""
         known = signature(type(self)).parameters.values()
-        super().__setstate__({one.name: one.default for one in known} | state)
+        default = {one.name: one.default for one in known if one.default is not one.empty}
+        super().__setstate__(default | state)
 
     def _prepared(self, X: ArrayLike) -> Floats:
         """Inputs of which each column has mean 0 and variance 1 on the data of `fit`."""
