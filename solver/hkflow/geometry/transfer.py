@@ -92,7 +92,8 @@ def transferred(density: ArrayLike, old: Mesh, new: Mesh) -> Floats:
     its mass stays.
 
     density : (..., n_old);  old, new : meshes of the circle, geodesic meshes of S² or those of S³
-    Raises ValueError for other meshes, unless they are the same one.
+    Raises ValueError for other meshes, unless they are the same one; ArithmeticError if they have
+    these names and other cells.
     """
     if old.n_cells >= new.n_cells:
         return restrict(density, old, new)
