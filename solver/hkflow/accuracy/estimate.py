@@ -59,11 +59,12 @@ def extrapolated(
         bar = beside(first, rms(values[0])) * _share(widths, high)
         return Spread(WIDE * bar, np.nan, "one companion tells no order")
     second = rms(values[1] - values[2])
-    found = _order(widths, first, second, values[0])
+    found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
     order = float(np.clip(found, low, high)) if found == found else high
     least = second * _ratio(widths, high)
     bar = beside(np.maximum(first, least), rms(values[0])) * _share(widths, order)
     safety = WIDE if found < low else FACTOR
+    found = np.nan if _are_equal(first, second, values[0]) else found
     return Spread(safety * bar, found, _verdict(found, low, high))
 
 
@@ -89,9 +90,10 @@ def of_points(
     low, high = band
     first, whole = rms(values[0] - values[1]), rms(values[0] - values[2])
     second = rms(values[1] - values[2])
-    found = _order(widths, first, second, values[0])
+    found = _order(widths, np.linalg.norm(first), np.linalg.norm(second))
     bar = np.maximum(first * _share(widths, order), whole * _share(widths[::2], order))
     safety = WIDE if found < low - ABOVE else safety
+    found = np.nan if _are_equal(first, second, values[0]) else found
     return Spread(safety * beside(bar, rms(values[0])), found, _verdict(found, low, high, ABOVE))
 
 
@@ -149,12 +151,15 @@ def _ratio(widths, order):
     return (two - one) / (four - two)
 
 
-def _order(widths, first, second, values):
-    """The p at which |f₁ − f₂| / |f₂ − f₄| is what widths make of it; nan if both are the rounding
-    of values (n_saves, k)."""
-    first, second = np.linalg.norm(first), np.linalg.norm(second)
-    if max(first, second) <= EQUAL * np.linalg.norm(rms(values)):
-        return np.nan
+def _are_equal(first, second, values):
+    """Whether |f₁ − f₂| and |f₂ − f₄|, (n_saves,), are the rounding of values (n_saves, k), which
+    has no order."""
+    apart = max(np.linalg.norm(first), np.linalg.norm(second))
+    return apart <= EQUAL * np.linalg.norm(rms(values))
+
+
+def _order(widths, first, second):
+    """The p at which |f₁ − f₂| / |f₂ − f₄| is what widths make of it; nan if both are 0."""
     if not second > 0.0:
         return np.nan if not first > 0.0 else -LARGEST_ORDER
     orders = np.linspace(-LARGEST_ORDER, LARGEST_ORDER, 3201) + 1e-9  # at 0 both sides are 0
