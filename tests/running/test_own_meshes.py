@@ -77,6 +77,27 @@ def test_errors_are_told_of_hkflows_meshes_alone(mesh, tmp_path):
         hkflow.run(problem_on(renamed), tmp_path / "refused", end=2.0)
 
 
+def test_a_start_from_another_mesh_is_refused(tmp_path, monkeypatch):
+    """It had another mass, then it ended in a traceback."""
+    monkeypatch.chdir(tmp_path)
+    objective = hkflow.Objective(
+        hkflow.FEATURES["relu"], hkflow.RISKS["square"], np.eye(2), [1.0, -1.0]
+    )
+    run = hkflow.run(hkflow.Problem(stretched(64), objective, FLOW), "own", end=0.1)
+    case = {
+        "data": {"source": "inline", "inputs": [[1.0, 0.0], [0.0, 1.0]], "targets": [1.0, -1.0]},
+        "objective": {"activation": "relu", "loss": "square", "bias": False},
+        "domain": {"kind": "sphere", "cells": 64},
+        "flow": {"transport": 1.0, "reaction": 4.0},
+        "initial": {"kind": "run", "run": str(tmp_path / "own")},
+        "time": {"end": 0.1},
+    }
+    with pytest.raises(hkflow.CaseError, match="Start by particles .* on its own mesh"):
+        hkflow.run(case, "next", quiet=True)
+    again = hkflow.solve(hkflow.restarted(run), 0.1).records["mass"]
+    assert again[0] == pytest.approx(run.records["mass"][-1], rel=1e-12)
+
+
 def fibonacci(cells):
     """Voronoi cells of a spiral, made rounder."""
     z, angle = 1.0 - (2.0 * np.arange(cells) + 1.0) / cells, 2.4 * np.arange(cells)

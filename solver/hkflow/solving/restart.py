@@ -40,7 +40,8 @@ def measure_left(
     On a mesh: the density there and, of a grid or of characteristics, the captured atoms beside it;
     atoms whose density is not known go to the cells that hold them. Without one: all as atoms,
     those of a grid at the centres of its cells.
-    Raises ValueError for a save that there is not, and a mass beyond e^30.
+    Raises ValueError for a save that there is not, a mass beyond e^30, and a grid on a mesh of a
+    user's own where another mesh is wanted.
     """
     count = len(run.time)
     if not -count <= save < count:
@@ -59,7 +60,14 @@ def measure_left(
     same = run.method == "grid" and np.array_equal(own.centers, mesh.centers)
     if not run.has_density or run.method == "grid" and not (run.domain.in_space or same):
         return PointsInCells.of(mesh, tuple(run.signs), run.atoms_at(save))
-    return DensityAndAtoms(run.density_on(mesh, save), run.captured_at(save))
+    try:
+        density = run.density_on(mesh, save)
+    except ArithmeticError as error:  # of meshes of a user's own, whose overlaps are not known
+        raise ValueError(
+            f"{error} Start by particles or characteristics, or on its own mesh:"
+            " hkflow.restarted(run)."
+        ) from error
+    return DensityAndAtoms(density, run.captured_at(save))
 
 
 def check_same_data(run: Result, domain: Domain, objective: Any) -> None:
