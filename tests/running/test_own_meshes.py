@@ -58,6 +58,22 @@ def test_what_is_no_mesh_is_refused(arrays, why):
         problem_on(replace(hkflow.circle_mesh(64), **arrays))
 
 
+def test_fixed_features_may_have_volumes(tmp_path):
+    """Points without faces, by which an integral over the circle is a sum, were refused for a
+    while; a run folder holds those of volume one alone."""
+    mesh, none = hkflow.circle_mesh(64), np.zeros((0, 2))
+    points = replace(
+        mesh, name="atoms", faces=none.astype(int), face_areas=np.zeros(0), face_midpoints=none,
+        face_distances=np.zeros(0), face_vertices=none[:, :1].astype(int),
+    )  # fmt: skip
+    objective, flow = EXACT.objective(), hkflow.Flow(0.0, 4.0)
+    problems = [hkflow.Problem(one, objective, flow) for one in (mesh, points)]
+    found = [hkflow.solve(problem, 0.5).records["mass"][-1] for problem in problems]
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
+    with pytest.raises(hkflow.CaseError, match="cannot hold the mesh: 'volumes' sum to 6.28"):
+        hkflow.run(problems[1], tmp_path / "run", end=0.5)
+
+
 @pytest.mark.parametrize("mesh", [stretched(256), stretched(256, 0.0, 0.01)])
 def test_errors_are_told_of_hkflows_meshes_alone(mesh, tmp_path):
     """Bars came from meshes of another kind: the true error was beyond them. So did L1."""

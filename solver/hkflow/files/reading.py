@@ -177,4 +177,7 @@ def check_mesh(name: str, arrays: dict[str, NDArray]) -> None:
         raise ValueError(f"no mesh is called {name!r} in R^{p}, where the name is {known}")
     if domain.fixed != (len(arrays["faces"]) == 0):
         raise ValueError("'faces' do not lie between a cell and a later one")
-    Mesh(name, **arrays).check()
+    mesh = Mesh(name, **arrays)
+    mesh.check()
+    if domain.fixed:  # each volume is one
+        mesh.check_area(mesh.n_cells)

@@ -80,8 +80,8 @@ class Mesh(Shown):
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
 
     def check(self) -> None:
-        """Raise ValueError unless its arrays fit together and its cells can cover the sphere; of a
-        mesh without faces, unless each cell has the volume one on the average."""
+        """Raise ValueError unless its arrays fit together and its cells, where they have faces, can
+        cover the sphere."""
         self._check_shapes()
         for key, array in self.arrays().items():
             if not np.isfinite(array).all():
@@ -95,15 +95,21 @@ class Mesh(Shown):
         if (self.faces[:, 0] >= self.faces[:, 1]).any():
             raise ValueError("'faces' do not lie between a cell and a later one")
         whole = bool(len(self.faces))
-        area = surface_area(self.dim) if whole else float(self.n_cells)
-        if not (self.volumes > 0.0).all() or abs(self.volumes.sum() - area) > TOLERANCE * area:
-            raise ValueError(f"'volumes' sum to {self.volumes.sum():.12g}, wanted {area:.12g}")
+        if not (self.volumes > 0.0).all():
+            raise ValueError("'volumes' are not positive")
+        if whole:
+            self.check_area(surface_area(self.dim))
         if not (self.face_areas > 0.0).all() or not (self.face_distances > 0.0).all():
             raise ValueError("'face_areas' or 'face_distances' are not positive")
         for key in ("centers", "face_midpoints", "vertices") if whole else ():
             array = getattr(self, key)
             if (np.abs(np.einsum("ij,ij->i", array, array) - 1.0) > TOLERANCE).any():
                 raise ValueError(f"'{key}' are no unit vectors")
+
+    def check_area(self, area: float) -> None:
+        """Raise ValueError unless its volumes sum to an area."""
+        if abs(self.volumes.sum() - area) > TOLERANCE * area:
+            raise ValueError(f"'volumes' sum to {self.volumes.sum():.12g}, wanted {area:.12g}")
 
     def _check_shapes(self):
         sizes = {"side": 2}
