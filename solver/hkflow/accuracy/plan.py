@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..arguments import Floats, Integers
-from ..geometry.mesh import MADE, is_like
+from ..geometry.mesh import TOLERANCE, is_like
 from ..measures.point_measure import PointMeasure
 from ..methods.choice import make_method
 from ..problem.problem import Problem
@@ -159,15 +159,22 @@ def _unfit(run, problem, times):
 
 
 def _has_coarser(problem, mesh_of):
-    """Whether meshes that hkflow makes are coarser than that of a problem, not others."""
+    """Whether hkflow makes coarser meshes of the kind of a problem's. On S² and S³ a mesh of this
+    kind has the centres of the coarsest one, as Lloyd's iterations keep them by symmetry."""
     mesh = problem.mesh
-    if mesh is None or problem.domain.fixed or mesh in MADE:
+    if mesh is None or problem.domain.fixed:
         return True
+    meshes, cells = problem.domain.meshes, mesh.n_cells
+    while meshes.kept and (fewer := meshes.coarser(cells)):
+        cells = fewer
     try:
-        known = mesh_of(problem.domain.meshes, mesh.n_cells)
+        first = mesh_of(meshes, cells)
     except ValueError:
         return False
-    return mesh.name == known.name and is_like(mesh, known)
+    if cells == mesh.n_cells:
+        return is_like(mesh, first)
+    apart = [np.square(mesh.centers - center).sum(axis=1).min() for center in first.centers]
+    return mesh.name == first.name and max(apart) <= TOLERANCE**2
 
 
 def _itself(run, problem, times):

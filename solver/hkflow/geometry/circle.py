@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..arguments import whole_number
-from .mesh import Mesh, made
+from .mesh import Mesh
 
 
 def circle_mesh(cells: int) -> Mesh:
@@ -21,7 +21,7 @@ def circle_mesh(cells: int) -> Mesh:
 
     faces = np.sort(np.stack([index, (index + 1) % cells], axis=1), axis=1)
     corners = point((index + 1) * h)
-    mesh = Mesh(
+    return Mesh(
         name="circle",
         centers=point((index + 0.5) * h),
         volumes=np.full(cells, h),
@@ -32,4 +32,3 @@ def circle_mesh(cells: int) -> Mesh:
         vertices=corners,
         face_vertices=index[:, None].astype(np.int32),
     )
-    return made(mesh)

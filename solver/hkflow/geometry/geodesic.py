@@ -8,7 +8,7 @@
 import numpy as np
 
 from ..arguments import Floats, Integers, whole_number
-from .mesh import Mesh, made
+from .mesh import Mesh
 from .sphere import normalize
 from .voronoi import edges, lloyd, voronoi_mesh
 
@@ -119,4 +119,4 @@ def _mesh(parts):
     for cut in cuts:
         points, triangles = cut(points, triangles)
         points = lloyd(points, triangles, LLOYD_ITERATIONS)
-    return made(voronoi_mesh("geodesic", points, triangles))
+    return voronoi_mesh("geodesic", points, triangles)

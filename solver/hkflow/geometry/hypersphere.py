@@ -11,7 +11,7 @@ from itertools import permutations, product
 import numpy as np
 
 from ..arguments import Floats, Integers, whole_number
-from .mesh import Mesh, made
+from .mesh import Mesh
 from .polyhedra import corner_counts, pyramids
 from .rows import sums_of_rows
 from .sphere import distance, normalize
@@ -52,7 +52,7 @@ def hypersphere_mesh(divisions: int) -> Mesh:
         mean = np.bincount(image.ravel(), found.ravel()) / np.bincount(image.ravel())
         parts = np.where(shares > 0, mean[image], 0.0)
         mesh = voronoi_mesh(divided(corners, parts, first))
-    return made(mesh)
+    return mesh
 
 
 def centroids(mesh: Mesh) -> Floats:

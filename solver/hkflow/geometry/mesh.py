@@ -1,7 +1,6 @@
 """The mesh: cells and the faces between them. Nothing above this room knows the dimension."""
 
 from dataclasses import dataclass, fields
-from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,15 +125,6 @@ class Mesh(Shown):
                 raise ValueError(f"'{key}' has the shape {array.shape}, wanted ({shape})")
         if sizes["corner"] < self.dim:
             raise ValueError(f"'face_vertices' have fewer than {self.dim} corners")
-
-
-MADE: WeakSet[Mesh] = WeakSet()  # that hkflow made in this process
-
-
-def made(mesh: Mesh) -> Mesh:
-    """A mesh that hkflow has just made, which `MADE` knows from now on."""
-    MADE.add(mesh)
-    return mesh
 
 
 def is_like(mesh: Mesh, other: Mesh) -> bool:
