@@ -82,7 +82,8 @@ def test_errors_are_told_of_hkflows_meshes_alone(mesh, tmp_path):
     assert "its mesh is not one of hkflow's" in str(hkflow.error_bars(run))
     even = hkflow.run(problem_on(hkflow.circle_mesh(256)), tmp_path / "even", end=2.0)
     assert "log_mass" in hkflow.error_bars(even).bars
-    assert np.isnan(hkflow.compare(run, even).density).all()
+    found = hkflow.compare(run, even)
+    assert np.isnan(found.density).all() and "Without L1 of the densities: " in str(found)
     assert hkflow.compare(even, even).density[0] == 0.0
     with pytest.raises(ArithmeticError, match="circle meshes as hkflow.circle_mesh makes them"):
         run.density_on(even.mesh)
@@ -140,4 +141,5 @@ def test_a_mesh_of_a_spiral_on_the_sphere(tmp_path):
         assert runs[-1].records["mass"][-1] == pytest.approx(1.20925047, rel=2e-3)
     assert "its mesh is not one of hkflow's" in str(hkflow.error_bars(runs[0]))
     found = hkflow.compare(*runs)
+    assert "Without L1 of the densities: " in str(found)
     assert np.isnan(found.density).all() and found.distances["GHK"].shape == (2, 2)

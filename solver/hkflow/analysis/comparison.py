@@ -44,7 +44,7 @@ class Comparison:
     density : (n,) ∫|ν_A − ν_B| of the parts that are densities, averaged over the cells of the
         coarser grid;  captured : (n, 2) masses of the parts that are not, of both. nan where not
         computed, all of them unless one run is a grid and both have densities
-    notes : sentences on what else is not the same
+    notes : sentences on what else is not the same, or could not be compared
     """
 
     a: Result
@@ -90,7 +90,7 @@ def compare(a: ResultLike, b: ResultLike, quiet: bool = True) -> Comparison:
     chosen = np.unique(np.rint(np.linspace(0, len(saves) - 1, PLAN_TIMES)).astype(int))
     there = {"W1": a.domain.ordered, "W2": has_pot(), "GHK": True}
     distances = {name: np.full((len(saves), 2), np.nan) for name in DISTANCES if there[name]}
-    rows, mesh = [], _common_mesh(a, b)
+    rows, mesh, notes = [], _common_mesh(a, b), _notes(a, b)
     density, captured = np.full(len(saves), np.nan), np.full((len(saves), 2), np.nan)
     with counted("comparing saves", quiet) as watch:
         for k, pair in enumerate(saves):
@@ -102,8 +102,8 @@ def compare(a: ResultLike, b: ResultLike, quiet: bool = True) -> Comparison:
             if mesh is not None and k in chosen:
                 try:
                     density[k], captured[k] = _by_parts((a, b), pair, mesh)
-                except ArithmeticError:  # of meshes of a user's own, whose overlaps are not known
-                    mesh = None
+                except ArithmeticError as error:  # of a user's own meshes, overlaps are not known
+                    mesh, notes = None, [*notes, f"Without L1 of the densities: {error}"]
             if watch:
                 watch(k + 1, len(saves))
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
@@ -117,7 +117,7 @@ def compare(a: ResultLike, b: ResultLike, quiet: bool = True) -> Comparison:
         distances=distances,
         density=density,
         captured=captured,
-        notes=tuple(_notes(a, b)),
+        notes=tuple(notes),
         **columns,
     )
 
