@@ -293,6 +293,26 @@ def test_the_certificate_refuses_other_weights(monkeypatch, rng):
         kernel_margin(KERNELS["relu"](x, x), y)
 
 
+@pytest.mark.parametrize(
+    "seed, name, known",  # by 60 digits
+    [
+        (35, "squared-relu", 6.87938546268e-5),
+        (62, "squared-relu", 2.42692407882e-6),
+        (120, "relu", 1.75992008639e-5),
+        (137, "squared-relu", 1.25170874681e-5),
+    ],
+)
+def test_small_margins_are_known_to_the_rounding_of_the_kernel(seed, name, known):
+    """They were refused, for two values that are farther apart than GAP: by 1e-8 to 1e-6."""
+    rng = np.random.default_rng(seed)
+    d, n = int(rng.integers(2, 4)), int(rng.integers(5, 25))
+    x, y = rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n)
+    found = kernel_margin(KERNELS[name](x, x), y)
+    apart = (found.upper - found.lower) / found.upper
+    assert kernel_machine.GAP < apart < 2e-6
+    assert max(abs(found.lower - known), abs(found.upper - known)) < 1.5 * apart * known
+
+
 def test_interpolation_is_the_least_norm(rng):
     x, _ = data(rng, 15, 4)
     y, K = rng.normal(size=15), KERNELS["relu"](x, x)

@@ -20,17 +20,19 @@ from ..objectives.population import arc_cosine
 from ..shown import Shown
 from .fixed_points import least_distance
 
-# relative: how far the two values that enclose a margin may be apart, or an interpolant from its
-# data
+# relative: how far the two values that enclose a margin may be apart where the rounding of K does
+# not part them, or an interpolant from its data
 GAP = 1e-8
-UNKNOWN = 1e-4  # relative: how much the rounding of K may change the square of a norm
+# relative: how much the rounding of K may part those two, or change the square of a norm
+UNKNOWN = 1e-4
 EPS = np.finfo(float).eps
 PAIRS = 1 << 20  # of new inputs and data whose kernels are stored together: 8 MB, several times
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KernelMachine(Shown):
-    """The largest margin in the unit ball of H and its proof: lower ≤ γ ≤ upper, GAP apart.
+    """The largest margin in the unit ball of H and its proof for K as it is: lower ≤ γ ≤ upper,
+    relative GAP apart, or as far as the rounding of K makes it, at most UNKNOWN.
 
     value : γ, or 0 if nothing separates the data;  lower : min_i y_i g(x_i);  upper : √(pᵀYKYp)
     dual : (n_data,) p ≥ 0, Σ p = 1;  coefficients : (n_data,) c = Yp/upper, zero if γ = 0
@@ -186,7 +188,8 @@ def kernel_margin(K: Floats, y: Floats) -> KernelMachine:
     K : (n_data, n_data) positive semidefinite;  y : (n_data,) ±1.   Returns a KernelMachine; its
         value is 0 if γ₂² is below the rounding n ε |K| of K, whose norm is that of Frobenius.
     Raises ValueError for a K that is no symmetric finite matrix or labels that do not fit,
-    HkflowError for a K with negative eigenvalues or if the two sides differ by more than GAP γ₂.
+    HkflowError for a K with negative eigenvalues or if the two sides differ by more than GAP γ₂
+    and the rounding of K, or by more than UNKNOWN γ₂.
     Source: Chizat & Bach 2020, eq. 5.
     """
     K, y = _checked(K, y)
@@ -205,10 +208,12 @@ def kernel_margin(K: Floats, y: Floats) -> KernelMachine:
     lower = float(np.min(z @ nearest)) / max(upper, np.finfo(float).tiny)
     if upper <= np.sqrt(len(z) * EPS):
         return KernelMachine(0.0, 0.0, size * upper, p, np.zeros(len(z)))
-    if not upper - lower <= GAP * upper:
+    apart, rounding = (upper - lower) / upper, len(z) * EPS / upper**2  # relative
+    allowed = max(GAP, min(rounding, UNKNOWN))
+    if not apart <= allowed:
         raise HkflowError(
-            f"A margin of {size * lower} is {(upper - lower) / upper:.1e} of its dual bound"
-            f" {size * upper} away, more than {GAP:.0e}: K is known to rounding only; drop data"
+            f"A margin of {size * lower} is {apart:.1e} of its dual bound {size * upper} away, more"
+            f" than {allowed:.0e}: K is known to rounding only; drop data"
             " that nearly coincide."
         )
     return KernelMachine(size * lower, size * lower, size * upper, p, p * y / (size * upper))
