@@ -31,7 +31,7 @@ Orders stand between neighbours, with a least-squares fit and its 95 % confidenc
 W₁ between a grid and particles cannot fall below about a quarter of the distance between neighbouring particles.
 """
 VERDICT = re.compile(
-    r"^(Holds|FAILS): order of (\S+)(?: \((.+)\))? (\S+), expected (.+)\.$", re.MULTILINE
+    r"^(Holds|FAILS): order of (.+?)(?: \((.+)\))? (\S+), expected (.+)\.$", re.MULTILINE
 )
 BY_HAND = "## ReLU: figures wanted and found\n"  # the last section, which other programs measure
 

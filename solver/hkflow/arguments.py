@@ -1,7 +1,7 @@
 """What arguments must be: arrays of real numbers, whole numbers, positive numbers. What is not is
 refused by a ValueError."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from inspect import signature
 from numbers import Real
@@ -50,6 +50,25 @@ def real_array(value: Any, what: str) -> Floats:
             f"{what} must be real numbers, got {kinds.get(array.dtype.kind, str(array.dtype))}."
         )
     return np.asarray(array, dtype=float)
+
+
+def check_shape(
+    name: str, shape: tuple | None, dimensions: Sequence[str], sizes: dict[str, int]
+) -> None:
+    """Raise ValueError unless the shape of an array fits its dimensions, by their names.
+
+    sizes : {dimension: extent}, to which the dimensions that it does not know are added
+    """
+    wanted = [sizes.get(dimension) for dimension in dimensions]
+    if (
+        shape is None  # of a dataset without space
+        or len(shape) != len(wanted)
+        or any(w not in (None, n) for w, n in zip(wanted, shape, strict=True))
+    ):
+        known = zip(dimensions, wanted, strict=True)
+        text = ", ".join(f"{dimension} {'any' if w is None else w}" for dimension, w in known)
+        raise ValueError(f"'{name}' has the shape {shape}, wanted ({text})")
+    sizes.update(zip(dimensions, shape, strict=True))
 
 
 def real_number(value: Any, what: str) -> float:

@@ -165,6 +165,8 @@ def _has_coarser(problem, mesh_of):
     if mesh is None or problem.domain.fixed:
         return True
     meshes, cells = problem.domain.meshes, mesh.n_cells
+    if mesh.name != meshes.name:
+        return False
     while meshes.kept and (fewer := meshes.coarser(cells)):
         cells = fewer
     try:
@@ -174,7 +176,7 @@ def _has_coarser(problem, mesh_of):
     if cells == mesh.n_cells:
         return is_like(mesh, first)
     apart = [np.square(mesh.centers - center).sum(axis=1).min() for center in first.centers]
-    return mesh.name == first.name and max(apart) <= TOLERANCE**2
+    return max(apart) <= TOLERANCE**2
 
 
 def _itself(run, problem, times):

@@ -163,7 +163,7 @@ def _last_records(run):
             share = f", accuracy {100.0 * (1.0 - error):.1f} % of {len(run.test.targets)} rows"
             share += " by their weights" * bool(np.ptp(run.test.weights))
         if known < len(errors) - 1:
-            share += f", at {_clock(run)} = {run.records['time'][known]:g}"
+            share += f", at {run.flow.clock} = {run.records['time'][known]:g}"
         label = RECORDS["test_error"].label if "margin" in last else "test RMSE"
         rows.append((label, f"{error:.4g}{share}"))
     exchanged = sum(abs(last[name]) for name in ENERGIES)
@@ -179,10 +179,6 @@ def _last_records(run):
             (RECORDS["energy_residual"].label, energy),
         ]
     return rows
-
-
-def _clock(run):
-    return "t" if run.flow.time_variable == "time" else "γ̃"
 
 
 def _gap(run, last):
@@ -221,8 +217,9 @@ def margin_rows(run: Result, last: dict[str, float]) -> list[tuple[str, str]]:
         return []
     found, margin = run.max_margin, f"{last['margin']:z.6g}{_bar(run, 'margin')}"
     if found is not None and found.is_positive:
-        clock = _clock(run)
-        margin += f" of {gamma_text(found)}: {_reached(run)} at {clock} = {last['time']:.6g}"
+        margin += (
+            f" of {gamma_text(found)}: {_reached(run)} at {run.flow.clock} = {last['time']:.6g}"
+        )
     rows = [("margin/mass", margin)]
     if "margin_upper" not in last:
         return rows

@@ -17,15 +17,15 @@ import numpy as np
 from h5py import h5d, h5i, h5l, h5o, h5s
 from numpy.typing import NDArray
 
+from ..arguments import check_shape
 from ..geometry.domain import Domain, domain_of_mesh
-from ..geometry.mesh import WHOLE as FACES
-from ..geometry.mesh import Mesh
+from ..geometry.mesh import INDICES, Mesh
 from .userfiles import size_of
 
 # that hkflow writes
 FILTERS = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32)
 DENSEST = 1100  # bytes that deflate can make of one: 1032, and what surrounds them
-WHOLE = (*FACES, "sign", "count")  # arrays of whole numbers
+WHOLE = (*INDICES, "sign", "count")  # arrays of whole numbers
 DAMAGE = (
     OSError,
     KeyError,
@@ -145,25 +145,13 @@ def check_array(array: Any, name: str, dimensions: tuple, sizes: dict[str, int])
     if name in BY_CLASS and "class" in sizes:
         dimensions = (*dimensions, "class")
     kind = "i" if name in WHOLE else "f"
-    shape, wanted = array.shape, tuple(sizes.get(dimension) for dimension in dimensions)
-    fits = shape is not None and (
-        shape == wanted
-        or len(shape) == len(wanted)
-        and all(w in (None, n) for w, n in zip(wanted, shape, strict=True))
-    )
-    if not fits:
-        text = ", ".join(
-            f"{name} {'any' if w is None else w}"
-            for name, w in zip(dimensions, wanted, strict=True)
-        )
-        raise ValueError(f"'{name}' has the shape {shape}, wanted ({text})")
+    check_shape(name, array.shape, dimensions, sizes)
     if array.dtype.kind != kind or kind == "f" and array.dtype.itemsize != 8:
         raise ValueError(
             f"'{name}' holds {array.dtype}, wanted {'whole numbers' if kind == 'i' else 'float64'}"
         )
     if isinstance(array, h5py.Dataset):
         check_storage(array)
-    sizes.update(zip(dimensions, shape, strict=True))
 
 
 def check_mesh(name: str, arrays: dict[str, NDArray]) -> None:

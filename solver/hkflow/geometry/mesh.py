@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arguments import Floats, Integers
+from ..arguments import Floats, Integers, check_shape
 from ..shown import Shown
 from .sphere import normalize, surface_area
 
@@ -21,7 +21,7 @@ MESH = {
     "vertices": ("vertex", "axis"),
     "face_vertices": ("face", "corner"),
 }
-WHOLE = ("faces", "face_vertices")  # arrays of whole numbers
+INDICES = ("faces", "face_vertices")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,16 +113,16 @@ class Mesh(Shown):
     def _check_shapes(self):
         sizes = {"side": 2}
         for key, wanted in MESH.items():
-            array, kinds = getattr(self, key), ("int32", "int64") if key in WHOLE else ("float64",)
+            array, kinds = (
+                getattr(self, key),
+                ("int32", "int64") if key in INDICES else ("float64",),
+            )
             if not isinstance(array, np.ndarray) or array.dtype not in map(np.dtype, kinds):
                 got = getattr(array, "dtype", type(array).__name__)
                 raise ValueError(
                     f"'{key}' must be a NumPy array of {' or '.join(kinds)}, got {got}"
                 )
-            known = zip(wanted, array.shape, strict=False)
-            if array.ndim != len(wanted) or any(sizes.setdefault(w, n) != n for w, n in known):
-                shape = ", ".join(f"{w} {sizes.get(w, 'any')}" for w in wanted)
-                raise ValueError(f"'{key}' has the shape {array.shape}, wanted ({shape})")
+            check_shape(key, array.shape, wanted, sizes)
         if sizes["corner"] < self.dim:
             raise ValueError(f"'face_vertices' have fewer than {self.dim} corners")
 

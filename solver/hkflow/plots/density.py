@@ -6,7 +6,7 @@ from ..solving.result import Result
 from ..store.shown import density_of, is_normalised, name_of
 from . import atoms, circle, coordinates, sphere, traced
 from .figures import AnyFigure, Saves
-from .shown import clock_of, colors_of, sheet_names, sheets, thinned, time_of
+from .shown import colors_of, sheet_names, sheets, thinned, time_of
 
 
 def draw_measure(
@@ -47,7 +47,7 @@ def draw_measure(
             run.signs,
             initial,
             nu,
-            (clock_of(run), run.time[0]),
+            (run.flow.clock, run.time[0]),
             densities,
         )
     elif picture == "circle":

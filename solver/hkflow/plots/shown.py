@@ -68,12 +68,7 @@ def labels_of_inputs(names: Sequence[str], made: Any) -> list[str]:
 
 def time_of(run: Result, save: int) -> str:
     """A title: when a save was made."""
-    return f"{clock_of(run)} = {run.time[save]:.4g}"
-
-
-def clock_of(run: Result) -> str:
-    """What the run calls time: t, or the smooth margin γ̃."""
-    return "t" if run.flow.time_variable == "time" else "γ̃"
+    return f"{run.flow.clock} = {run.time[save]:.4g}"
 
 
 def sign_name(sign: float) -> str:

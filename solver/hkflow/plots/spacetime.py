@@ -11,7 +11,7 @@ from ..store.shown import are_beyond, density_of, name_of
 from . import circle
 from .figures import AnyFigure, Saves
 from .records import scale_time
-from .shown import clipped, clock_of, colors_of, draw_scale, sign_color, sign_name
+from .shown import clipped, colors_of, draw_scale, sign_color, sign_name
 from .tracks import Tracks
 
 # longest over shortest time between saves from which time is shown on a logarithmic scale
@@ -72,7 +72,7 @@ def panels(figure: AnyFigure, run: Result) -> Any:
     if len(time) > 2 and gaps.max() > UNEVEN * gaps.min() or run.flow.time_variable == "margin":
         scale_time(axes[-1], time)
     axes[-1].set_xlim(time[0], time[-1] if len(time) > 1 else time[0] + 1.0)
-    axes[-1].set_xlabel("time t" if clock_of(run) == "t" else "smooth margin γ̃")
+    axes[-1].set_xlabel("time t" if run.flow.clock == "t" else "smooth margin γ̃")
     return axes
 
 

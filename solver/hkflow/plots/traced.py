@@ -14,7 +14,7 @@ from ..solving.result import Result
 from ..store.shown import density_at, name_of
 from . import circle, sphere
 from .figures import AnyFigure
-from .shown import SEEN, clock_of, colors_of, draw_scale, sheet_names, sheets, sign_color
+from .shown import SEEN, colors_of, draw_scale, sheet_names, sheets, sign_color
 
 # kinks that are looked at for one picture, about a second; points are fewer where there is more
 # history
@@ -83,7 +83,7 @@ def _draw_circle(figure, run, save, shared, normalised, count):
     others = [_at_few(run, k, normalised) for k in shared if k != save]
     initial = density_at(run, 0, mesh.centers, normalised) if save else None
     now = density_at(run, save, mesh.centers, normalised)
-    start = clock_of(run), run.time[0]
+    start = run.flow.clock, run.time[0]
     circle.draw_density(ax, mesh, now, run.signs, initial, nu, start, others)
     caught = run.captured_at(save, normalised)
     if not len(caught):

@@ -260,6 +260,11 @@ class Flow(Shown):
         return self.transport > 0.0
 
     @property
+    def clock(self) -> str:
+        """What it calls time: t, or the smooth margin γ̃."""
+        return "t" if self.time_variable == "time" else "γ̃"
+
+    @property
     def signed(self) -> bool:
         """Whether densities may be negative."""
         return self.depth == 1.0

@@ -93,7 +93,7 @@ class Problem(Shown):
         if self.mesh is None:
             self._check_atoms()
         else:
-            self._check_density()
+            self._check_on_mesh()
 
     def _take_function(self, function):
         """Set the initial density to that of a function."""
@@ -160,7 +160,7 @@ class Problem(Shown):
         if isinstance(self.initial, PointMeasure) and not atoms.mass > 0.0:
             raise ValueError("The initial atoms have no mass.")
 
-    def _check_density(self):
+    def _check_on_mesh(self):
         try:
             self.mesh.check()
         except ValueError as error:

@@ -99,7 +99,7 @@ def packed(run: Result) -> Packed:
         "signs": [int(sign) for sign in run.signs],
         "axes": list(run.axis_names),
         "columns": list(run.input_names),
-        "clock": "t" if run.flow.time_variable == "time" else "γ̃",
+        "clock": run.flow.clock,
         "classifies": bool(run.classifies),
         "time": _plain(run.time[saves.shown]),
         "saves": len(run.time),
